@@ -1,0 +1,35 @@
+# Every target sets up what it needs: a virtual environment in .venv, installed from constraints.txt.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: help demo test lint types bench clean
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+demo: $(READY) ## how close each engine comes to the exact posterior, on generated bags
+	@$(BIN)/python benchmarks/accuracy.py
+
+test: $(READY) ## run the test suite and every example in a docstring
+	$(BIN)/python -m pytest
+
+lint: $(READY) ## check style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY) ## check types
+	$(BIN)/mypy
+
+bench: $(READY) ## time and memory of the engines
+	$(BIN)/python benchmarks/engines.py
+
+clean: ## remove the environment, caches and compiled kernels
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@

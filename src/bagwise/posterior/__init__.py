@@ -1,0 +1,94 @@
+"""What a bag's label counts say about its instances.
+
+`bag_posterior` returns, for each bag, the probability of its counts and, for each instance, the
+probability of each label given those counts. How that is computed is the choice of an engine.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from bagwise.bags import Bags
+from bagwise.posterior._result import Posterior
+from bagwise.posterior.auto import auto_posterior
+from bagwise.posterior.bethe import bethe_posterior
+from bagwise.posterior.exact import exact_posterior, lattice_states
+from bagwise.posterior.multinomial import multinomial_posterior
+from bagwise.posterior.transport import transport_posterior
+
+__all__ = [
+    "ENGINES",
+    "Posterior",
+    "auto_posterior",
+    "bag_posterior",
+    "bethe_posterior",
+    "exact_posterior",
+    "lattice_states",
+    "multinomial_posterior",
+    "transport_posterior",
+]
+
+ENGINES: dict[str, Callable[..., Posterior]] = {
+    "auto": auto_posterior,
+    "exact": exact_posterior,
+    "bethe": bethe_posterior,
+    "multinomial": multinomial_posterior,
+    "transport": transport_posterior,
+}
+
+
+def bag_posterior(
+    log_probs: torch.Tensor, bags: Bags, engine: str = "auto", **options: Any
+) -> Posterior:
+    """The probability of each bag's label counts, and each instance's labels given them.
+
+        P(S|X)  = sum over labelings Y of the bag with counts n of prod_k p[k, Y_k]
+        w[k, c] = P(Y_k = c | S, X) = d log P(S|X) / d log p[k, c]
+
+    | engine        | computes                               | cost of a bag      | choose it for |
+    |---------------|----------------------------------------|--------------------|---------------|
+    | `auto`        | `exact` or `bethe`, bag by bag         | theirs             | everything    |
+    | `exact`       | the sums above                         | C prod_c (n_c + 1) | small bags    |
+    | `bethe`       | belief propagation, with a correction  | 10 K^2 log C       | large bags    |
+    | `multinomial` | the paper's approximation              | K C                | RC_Approx ... |
+    | `transport`   | entropic optimal transport             | 75 K C             | OT            |
+
+    Each engine is also a function of its own (`exact_posterior`, ...), whose docstring tells more.
+
+    Args:
+        log_probs: (N, C) logarithms of class probabilities, a tensor of any floating type on any
+            device; rows need not be normalised, so logits do as well.
+        bags: sizes and counts of the bags of these N instances, which are sorted by bag.
+        engine: a name from the table.
+        **options: the engine's own: `max_states` (auto, exact), `correction`, `tolerance`,
+            `max_iterations` (bethe), `epsilon`, `iterations` (transport).
+
+    Returns:
+        Posterior(log_likelihood (B,), weights (N, C)), on the device of `log_probs`. The
+        log-likelihood is differentiable; its gradient is the weights (`multinomial` excepted).
+
+    >>> bags = Bags(sizes=[2, 1], counts=[[1, 1], [0, 1]])
+    >>> log_probs = torch.tensor([[.8, .2], [.4, .6], [.3, .7]]).log().requires_grad_()
+    >>> post = bag_posterior(log_probs, bags)
+    >>> post.weights
+    tensor([[0.8571, 0.1429],
+            [0.1429, 0.8571],
+            [0.0000, 1.0000]])
+    >>> post.log_likelihood.sum().backward()
+    >>> torch.equal(log_probs.grad, post.weights)
+    True
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"engine is {engine!r}; choose one of {', '.join(ENGINES)}.")
+    compute = ENGINES[engine]
+    if options:
+        known = list(inspect.signature(compute).parameters)[2:]
+        for name in options:
+            if name not in known:
+                takes = f"takes {', '.join(known)}" if known else "takes no option"
+                raise TypeError(f"engine {engine!r} has no option {name!r}; it {takes}.")
+    return compute(log_probs, bags, **options)

@@ -1,0 +1,69 @@
+"""Leave-one-out probabilities of a sum of independent yes/no variables."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bagwise.bags import FloatArray
+from bagwise.posterior._kernels import inline
+
+
+@inline
+def cardinality_ratios(
+    yes: FloatArray, no: FloatArray, n: int, most: float, ratio: FloatArray
+) -> float:
+    """ratio[k] = P(N_-k = n - 1) / P(N_-k = n), clipped to [1 / most, most]; returns P(N = n).
+
+    N counts the ones among independent variables with P(k is one) = yes[k] = 1 - no[k], and N_-k
+    leaves variable k out. n is at least 1.
+
+    A binary tree over the variables: a node holds the distribution of the sum of the variables
+    outside it, made from its parent's by adding its sibling's variables one by one. The leaf of k
+    then holds that of N_-k. Nothing is subtracted, so small probabilities are as accurate as large
+    ones. A node of m variables needs the entries n - m .. n only: time K n log(K / n), memory
+    n log K.
+    """
+    K = len(yes)
+    depth = 2
+    while 1 << (depth - 2) < K:
+        depth += 1
+    outside = np.zeros((depth, n + 1))
+    outside[0, 0] = 1.0
+    begins = np.empty(2 * depth, np.int64)  # the nodes still to visit
+    ends = np.empty(2 * depth, np.int64)
+    levels = np.empty(2 * depth, np.int64)
+    added_begins = np.empty(2 * depth, np.int64)  # and their siblings
+    added_ends = np.empty(2 * depth, np.int64)
+    begins[0], ends[0], levels[0], added_begins[0], added_ends[0] = 0, K, 0, 0, 0
+    waiting = 1
+    probability = 0.0
+    while waiting > 0:
+        waiting -= 1
+        begin, end, level = begins[waiting], ends[waiting], levels[waiting]
+        lowest = max(0, n - (end - begin))
+        if level > 0:
+            added_begin, added_end = added_begins[waiting], added_ends[waiting]
+            first = max(0, lowest - (added_end - added_begin))
+            for m in range(first, n + 1):
+                outside[level, m] = outside[level - 1, m]
+            for k in range(added_begin, added_end):
+                for m in range(n, first, -1):
+                    outside[level, m] = outside[level, m] * no[k] + outside[level, m - 1] * yes[k]
+                if first == 0:
+                    outside[level, 0] *= no[k]
+                else:
+                    first += 1
+        if end - begin == 1:
+            below, at = outside[level, n - 1], outside[level, n]
+            ratio[begin] = most if below >= most * at else max(below / at, 1.0 / most)
+            probability = at * no[begin] + below * yes[begin]
+            continue
+        middle = (begin + end) // 2
+        for left in (False, True):
+            begins[waiting] = begin if left else middle
+            ends[waiting] = middle if left else end
+            added_begins[waiting] = middle if left else begin
+            added_ends[waiting] = end if left else middle
+            levels[waiting] = level + 1
+            waiting += 1
+    return probability

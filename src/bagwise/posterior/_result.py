@@ -1,0 +1,121 @@
+"""What every engine returns, and how it takes part in automatic differentiation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.posterior._kernels import kernel
+from bagwise.posterior._tilt import assign, classes_by_count
+
+Compute = Callable[[FloatArray, FloatArray, FloatArray], FloatArray | None]
+"""compute(log_probs (N, C), log_likelihood (B,), weights (N, C)) fills the last two. It returns the
+gradient (N, C) of each bag's log-likelihood where that is not the weights, None where it is."""
+
+
+class Posterior(NamedTuple):
+    """What the label counts say about each instance.
+
+    Attributes:
+        log_likelihood: (B,) log P(S|X), differentiable with respect to the log-probabilities.
+        weights: (N, C) P(Y_k = c | S, X), without a gradient.
+    """
+
+    log_likelihood: torch.Tensor
+    weights: torch.Tensor
+
+
+class _LogLikelihood(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, log_probs: torch.Tensor, compute: Compute, bags: Bags
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        log_p = log_probs.detach().to("cpu", torch.float64).contiguous().numpy()
+        _refuse_nan(log_p, bags)
+        _refuse_impossible(log_p, bags)
+        log_likelihood = np.empty(len(bags))
+        weights = np.empty(log_p.shape)
+        gradient = compute(log_p, log_likelihood, weights)
+        # Half precision has three digits: a log-likelihood of -300 would lose its decimals.
+        dtype = torch.float32 if log_probs.element_size() < 4 else log_probs.dtype
+
+        def back(array: FloatArray) -> torch.Tensor:
+            return torch.from_numpy(array).to(log_probs.device, dtype)
+
+        weights_ = back(weights)
+        ctx.save_for_backward(weights_ if gradient is None else back(gradient))
+        ctx.bags = bags
+        ctx.mark_non_differentiable(weights_)
+        return back(log_likelihood), weights_
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(
+        ctx: Any, grad_log_likelihood: torch.Tensor, _: torch.Tensor
+    ) -> tuple[torch.Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        bag_of_row = torch.from_numpy(ctx.bags.bag_of_row).to(gradient.device)
+        return grad_log_likelihood[bag_of_row, None] * gradient, None, None
+
+
+def posterior(compute: Compute, log_probs: torch.Tensor, bags: Bags) -> Posterior:
+    """Check the input, run an engine's kernels (CPU, double precision), bring back tensors."""
+    if not isinstance(log_probs, torch.Tensor):
+        raise TypeError(f"log_probs is a {type(log_probs).__name__}; a torch.Tensor is expected.")
+    if not isinstance(bags, Bags):
+        raise TypeError(
+            f"bags is a {type(bags).__name__}; bagwise.Bags(sizes, counts) is expected."
+        )
+    if not log_probs.is_floating_point():
+        raise ValueError(f"log_probs has dtype {log_probs.dtype}; a floating type is expected.")
+    if log_probs.shape != (bags.n_instances, bags.n_classes):
+        raise ValueError(
+            f"log_probs has shape {tuple(log_probs.shape)}, but these bags have "
+            f"{bags.n_instances} instances and {bags.n_classes} classes; "
+            f"({bags.n_instances}, {bags.n_classes}) is expected."
+        )
+    return Posterior(*_LogLikelihood.apply(log_probs, compute, bags))  # type: ignore[no-untyped-call]
+
+
+def _refuse_nan(log_p: FloatArray, bags: Bags) -> None:
+    if log_p.max() < np.inf:  # false for NaN too
+        return
+    row, column = np.argwhere(~(log_p < np.inf))[0]
+    raise ValueError(
+        f"log_probs[{row}, {column}] is {log_p[row, column]} (bag {bags.bag_of_row[row]}); every "
+        "entry must be a number or -inf. A model that diverged gives NaN: lower the learning rate "
+        "or standardise its inputs."
+    )
+
+
+def _refuse_impossible(log_p: FloatArray, bags: Bags) -> None:
+    if log_p.min() > -np.inf:
+        return
+    possible = np.ones(len(bags), dtype=np.bool_)
+    _find_possible(log_p, bags.offsets, bags.counts, possible)
+    if not possible.all():
+        bag, n_bags = int(np.argmin(possible)), int((~possible).sum())
+        others = f" ({n_bags} bags in all)" if n_bags > 1 else ""
+        raise ValueError(
+            f"no labeling of bag {bag}{others} has its counts {bags.counts[bag].tolist()}: too "
+            "many log-probabilities are -inf. Use finite log-probabilities (log_softmax gives "
+            "them), or check the counts."
+        )
+
+
+@kernel
+def _find_possible(
+    log_probs: FloatArray, offsets: IntArray, counts: IntArray, possible: npt.NDArray[np.bool_]
+) -> None:
+    for bag in range(len(counts)):
+        log_p = log_probs[offsets[bag] : offsets[bag + 1]]
+        if log_p.min() == -np.inf:
+            classes = classes_by_count(counts[bag])
+            assigned = np.empty(len(log_p), np.int64)
+            moves = np.empty((len(classes), len(classes)))
+            possible[bag] = assign(log_p, counts[bag], classes, assigned, moves)

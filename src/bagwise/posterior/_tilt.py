@@ -1,0 +1,195 @@
+"""The tilt: class factors under which a bag's expected label counts are its true ones.
+
+Multiplying class c of every instance by a factor x_c multiplies each labeling with counts n by the
+same prod_c x_c^n_c. So the posterior weights stay as they are, and P(S|X) changes by a known
+factor. With the factors that make the columns of the normalised probabilities sum to the counts,
+these counts are among the likely ones, and their probability is far from underflow.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bagwise.bags import FloatArray, IntArray
+from bagwise.posterior._kernels import inline
+
+_SINKHORN_STEPS = 60
+# A column sum this close to its count is close enough. One that is off by one would not be: if all
+# instances are certain, such counts are impossible.
+_CLOSE = 0.3
+_ROUNDING = 1e-12
+
+
+@inline
+def classes_by_count(counts: IntArray) -> IntArray:
+    """The classes that occur, rarest first (ties in class order)."""
+    present = np.flatnonzero(counts)
+    return present[np.argsort(counts[present], kind="mergesort")]
+
+
+@inline
+def tilt(log_probs: FloatArray, counts: IntArray, classes: IntArray, tilted: FloatArray) -> float:
+    """Fill `tilted` (K, A) with tilted probabilities of the occurring classes; rows sum to 1.
+
+    Returns log P(S|X) - log P(S|tilted). Some labeling with these counts must be possible.
+    """
+    start = np.zeros(len(classes))
+    offset, error = _sinkhorn(log_probs, counts, classes, start, tilted)
+    if error > _CLOSE:
+        _potentials(log_probs, counts, classes, start)
+        offset, error = _sinkhorn(log_probs, counts, classes, start, tilted)
+    return offset
+
+
+@inline
+def _sinkhorn(
+    log_probs: FloatArray,
+    counts: IntArray,
+    classes: IntArray,
+    start: FloatArray,
+    tilted: FloatArray,
+) -> tuple[float, float]:
+    """Sinkhorn steps from the class potentials `start`: (log scale, error of the column sums)."""
+    K, A = tilted.shape
+    offset = 0.0
+    for k in range(K):
+        top = -np.inf
+        for a in range(A):
+            top = max(top, log_probs[k, classes[a]] + start[a])
+        offset += top
+        for a in range(A):
+            tilted[k, a] = np.exp(log_probs[k, classes[a]] + start[a] - top)
+    for a in range(A):
+        offset -= counts[classes[a]] * start[a]
+
+    row = np.empty(K)
+    column = np.empty(A)
+    factor = np.ones(A)
+    error = np.inf
+    for step in range(_SINKHORN_STEPS + 1):
+        column[:] = 0.0
+        for k in range(K):
+            total = 0.0
+            for a in range(A):
+                total += tilted[k, a] * factor[a]
+            row[k] = 1.0 / total
+            for a in range(A):
+                column[a] += tilted[k, a] * row[k]
+        error = 0.0
+        for a in range(A):
+            error = max(error, abs(column[a] * factor[a] - counts[classes[a]]))
+        if error < _CLOSE or step == _SINKHORN_STEPS:
+            break
+        for a in range(A):
+            factor[a] = counts[classes[a]] / column[a]
+            if not 1e-100 < factor[a] < 1e100:  # sums of products could leave the range of floats
+                return 0.0, np.inf
+    for k in range(K):
+        offset -= np.log(row[k])
+        for a in range(A):
+            tilted[k, a] *= row[k] * factor[a]
+    for a in range(A):
+        offset -= counts[classes[a]] * np.log(factor[a])
+    return offset, error
+
+
+@inline
+def _potentials(
+    log_probs: FloatArray, counts: IntArray, classes: IntArray, potentials: FloatArray
+) -> None:
+    """Class potentials under which each instance's label in the best labeling is its best label."""
+    K, A = len(log_probs), len(classes)
+    assigned = np.empty(K, np.int64)
+    moves = np.empty((A, A))
+    assign(log_probs, counts, classes, assigned, moves)
+    potentials[:] = 0.0
+    for _ in range(A):
+        changed = False
+        for a in range(A):
+            for b in range(A):
+                if potentials[a] + moves[a, b] < potentials[b]:
+                    potentials[b] = potentials[a] + moves[a, b]
+                    changed = True
+        if not changed:
+            break
+
+
+@inline
+def assign(
+    log_probs: FloatArray,
+    counts: IntArray,
+    classes: IntArray,
+    assigned: IntArray,
+    moves: FloatArray,
+) -> bool:
+    """The most probable labeling with the given counts; False if there is none.
+
+    Successive shortest paths: instances come one at a time; where the class an instance wants is
+    full, a chain of moves frees a place. `assigned` (K,) gets positions in `classes`; `moves`
+    (A, A) gets the least loss of log-probability of moving one instance from class a to class b.
+    """
+    K, A = len(log_probs), len(classes)
+    free = counts[classes].copy()
+    assigned[:] = -1
+    moves[:] = np.inf
+    mover = np.full((A, A), -1)
+    distance = np.empty(A)
+    before = np.empty(A, np.int64)
+    for k in range(K):
+        for a in range(A):
+            distance[a] = -log_probs[k, classes[a]]
+            before[a] = -1
+        for _ in range(A):
+            changed = False
+            for a in range(A):
+                if distance[a] == np.inf or free[a] > 0:
+                    continue
+                for b in range(A):
+                    through = distance[a] + moves[a, b]
+                    # Rounding must not look like a gain: the chain of moves would run in a circle.
+                    if through + _ROUNDING * (1.0 + abs(through)) < distance[b]:
+                        distance[b] = through
+                        before[b] = a
+                        changed = True
+            if not changed:
+                break
+        end = -1
+        for a in range(A):
+            if free[a] > 0 and distance[a] < np.inf and (end < 0 or distance[a] < distance[end]):
+                end = a
+        if end < 0:
+            return False
+        free[end] -= 1
+        while before[end] >= 0:
+            origin = before[end]
+            assigned[mover[origin, end]] = end
+            _moves_from(log_probs, classes, assigned, end, k, moves, mover)
+            end = origin
+        assigned[k] = end
+        _moves_from(log_probs, classes, assigned, end, k + 1, moves, mover)
+    return True
+
+
+@inline
+def _moves_from(
+    log_probs: FloatArray,
+    classes: IntArray,
+    assigned: IntArray,
+    a: int,
+    placed: int,
+    moves: FloatArray,
+    mover: IntArray,
+) -> None:
+    """Find anew the cheapest move out of class a among the instances placed so far."""
+    for b in range(len(classes)):
+        moves[a, b] = np.inf
+        mover[a, b] = -1
+    for k in range(placed):
+        if assigned[k] != a:
+            continue
+        own = log_probs[k, classes[a]]
+        for b in range(len(classes)):
+            loss = own - log_probs[k, classes[b]]
+            if b != a and loss < moves[a, b]:
+                moves[a, b] = loss
+                mover[a, b] = k

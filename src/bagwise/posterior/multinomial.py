@@ -1,0 +1,198 @@
+"""The multinomial engine: the approximation of the paper's section 5."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.posterior._kernels import inline, kernel, log_sum_exp, over_bags
+from bagwise.posterior._result import Posterior, posterior
+
+
+def multinomial_posterior(log_probs: torch.Tensor, bags: Bags) -> Posterior:
+    r"""RC_Approx's weights and CC_Approx's likelihood: the other instances as one multinomial.
+
+    The label counts of all instances but k are taken as multinomial with their mean probabilities:
+
+        P~(S \ y | X \ X_k) = (K-1)! / prod_c m_c! * prod_c mean_{j != k} p[j, c]^m_c,  m = n - e_y
+        q[k, y]        = p[k, y] P~(S \ y | X \ X_k)
+        w[k, y]        = q[k, y] / sum_y' q[k, y']
+        log_likelihood = mean_k log sum_y q[k, y]
+
+    Rows of p are normalised first, and their scale is given back to the log-likelihood. The
+    gradient of the log-likelihood flows through every term, so it is not the weights.
+
+    Cost: K C. Accuracy: exact for K <= 2; otherwise the coarsest of the engines, and the columns of
+    the weights do not sum to the counts.
+    Choose it to reproduce RC_Approx and CC_Approx; `bethe` is closer at any bag size.
+
+    Args:
+        log_probs: (N, C) logarithms of class probabilities; rows need not be normalised.
+        bags: sizes and counts of the bags of these N instances.
+
+    >>> log_probs = torch.tensor([[.8, .2], [.4, .6], [.5, .5]]).log()
+    >>> multinomial_posterior(log_probs, Bags([3], [[2, 1]])).weights
+    tensor([[0.9072, 0.0928],
+            [0.4179, 0.5821],
+            [0.5714, 0.4286]])
+    """
+
+    def compute(log_p: FloatArray, log_likelihood: FloatArray, weights: FloatArray) -> FloatArray:
+        gradient = np.empty(log_p.shape)
+        # log (K-1)! / prod_c n_c!, the part of the multinomial coefficient all y share
+        shared = _log_factorial(bags.sizes - 1) - _log_factorial(bags.counts).sum(axis=1)
+
+        def run(index: IntArray) -> None:
+            _multinomial(
+                index, log_p, bags.offsets, bags.counts, shared, log_likelihood, weights, gradient
+            )
+
+        over_bags(run, np.arange(len(bags)), 100.0 * bags.sizes * bags.n_classes)
+        return gradient
+
+    return posterior(compute, log_probs, bags)
+
+
+def _log_factorial(n: IntArray) -> FloatArray:
+    table = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n.max() + 1)))])
+    values: FloatArray = table[n]
+    return values
+
+
+@kernel
+def _multinomial(
+    index: IntArray,
+    log_probs: FloatArray,
+    offsets: IntArray,
+    counts: IntArray,
+    shared: FloatArray,
+    log_likelihood: FloatArray,
+    weights: FloatArray,
+    gradient: FloatArray,
+) -> None:
+    C = counts.shape[1]
+    for bag in index:
+        rows = slice(offsets[bag], offsets[bag + 1])
+        n, w, slope = counts[bag], weights[rows], gradient[rows]
+        log_p = log_probs[rows].copy()
+        K = len(log_p)
+        scale = 0.0
+        for k in range(K):
+            row = log_sum_exp(log_p[k])
+            log_p[k] -= row
+            scale += row
+
+        top = np.empty(C, np.int64)  # the instance most probably of class c
+        second = np.empty(C)  # log of the largest probability of the others
+        mean = np.full((K, C), -np.inf)  # log mean_{j != k} p[j, c]
+        if K > 1:
+            for c in range(C):
+                _log_means_without_one(log_p, c, top, second, mean)
+        value = 0.0
+        for k in range(K):
+            value += _weigh(log_p[k], mean[k], n, w[k])
+        log_likelihood[bag] = scale + value / K + shared[bag]
+
+        # d/d log p[j, c]: own term, and through the means of all other instances k.
+        slope[:] = w
+        if K > 1:
+            for c in range(C):
+                if n[c] > 0:
+                    _through_means(log_p, c, n[c], top[c], second[c], mean, w, slope)
+        for k in range(K):  # back through the normalisation of the rows
+            total = slope[k].sum() / K
+            for c in range(C):
+                slope[k, c] = slope[k, c] / K + np.exp(log_p[k, c]) * (1.0 - total)
+
+
+@inline
+def _log_means_without_one(
+    log_p: FloatArray, c: int, top: IntArray, second: FloatArray, mean: FloatArray
+) -> None:
+    """Fill mean[:, c]. Relative to the largest p[j, c], leaving out any other k is a harmless
+    subtraction; the largest itself is left out by summing the others relative to the second.
+    """
+    K = len(log_p)
+    best = 0
+    for k in range(1, K):
+        if log_p[k, c] > log_p[best, c]:
+            best = k
+    runner_up = -np.inf
+    for k in range(K):
+        if k != best:
+            runner_up = max(runner_up, log_p[k, c])
+    top[c] = best
+    second[c] = runner_up
+    if log_p[best, c] == -np.inf:
+        return
+    total = 0.0
+    others = 0.0
+    for k in range(K):
+        total += np.exp(log_p[k, c] - log_p[best, c])
+        if k != best and runner_up > -np.inf:
+            others += np.exp(log_p[k, c] - runner_up)
+    for k in range(K):
+        if k != best:
+            rest = total - np.exp(log_p[k, c] - log_p[best, c])
+            mean[k, c] = log_p[best, c] + np.log(rest / (K - 1))
+    if runner_up > -np.inf:
+        mean[best, c] = runner_up + np.log(others / (K - 1))
+
+
+@inline
+def _weigh(log_p: FloatArray, mean: FloatArray, n: IntArray, w: FloatArray) -> float:
+    """w[y] = softmax of log p[y] + log n_y + sum_c m_c mean[c]; returns the log-sum-exp."""
+    C = len(n)
+    power = 0.0  # sum of n_c mean[c] over finite means
+    missing = 0  # sum of n_c over the others
+    for c in range(C):
+        if mean[c] == -np.inf:
+            missing += n[c]
+        else:
+            power += n[c] * mean[c]
+    for y in range(C):
+        w[y] = -np.inf
+        if n[y] > 0:
+            if mean[y] > -np.inf:
+                if missing == 0:
+                    w[y] = log_p[y] + np.log(n[y]) + power - mean[y]
+            elif missing == 1:
+                w[y] = log_p[y] + power
+    total = log_sum_exp(w)
+    for y in range(C):
+        w[y] = np.exp(w[y] - total)
+    return total
+
+
+@inline
+def _through_means(
+    log_p: FloatArray,
+    c: int,
+    n: int,
+    best: int,
+    second: float,
+    mean: FloatArray,
+    w: FloatArray,
+    slope: FloatArray,
+) -> None:
+    """Add sum over k != j of (n_c - w[k, c]) p[j, c] / sum_{i != k} p[i, c] to slope[j, c]."""
+    K = len(log_p)
+    top = log_p[best, c]
+    if top == -np.inf:
+        return
+    total = 0.0  # over k != best, relative to the largest probability
+    for k in range(K):
+        if k != best:
+            total += (n - w[k, c]) * np.exp(top - mean[k, c]) / (K - 1)
+    from_best = 0.0
+    if second > -np.inf:
+        from_best = (n - w[best, c]) * np.exp(second - mean[best, c]) / (K - 1)
+    for j in range(K):
+        if j == best:
+            slope[j, c] += total
+        else:
+            own = (n - w[j, c]) * np.exp(top - mean[j, c]) / (K - 1)
+            slope[j, c] += np.exp(log_p[j, c] - top) * max(total - own, 0.0)
+            if second > -np.inf:
+                slope[j, c] += np.exp(log_p[j, c] - second) * from_best

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import bagwise
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Drop compiled kernels that are older than a source file they may have been compiled from.
+
+    numba looks only at the file of a kernel itself, not at the files of the helpers it calls.
+    """
+    if hasattr(config, "workerinput"):  # once, not in each of pytest-xdist's workers
+        return
+    package = Path(bagwise.__file__).parent
+    newest = max(source.stat().st_mtime for source in package.rglob("*.py"))
+    for compiled in package.rglob("*.nb[ic]"):
+        if compiled.stat().st_mtime < newest:
+            compiled.unlink()

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bagwise import Bags
+
+
+@pytest.mark.parametrize("kind", [list, np.asarray, torch.tensor, np.float32, torch.FloatTensor])
+def test_sizes_and_counts_may_be_lists_arrays_or_tensors(kind: Any) -> None:
+    bags = Bags(kind([3, 2]), kind([[2, 1], [0, 2]]))
+    assert bags == Bags([3, 2], [[2, 1], [0, 2]])
+    assert bags.sizes.dtype == bags.counts.dtype == np.int64
+    assert (bags.n_instances, bags.n_classes, len(bags)) == (5, 2, 2)
+    assert bags.bag_of_row.tolist() == [0, 0, 0, 1, 1]
+
+
+def test_arrays_cannot_be_changed_afterwards() -> None:
+    counts = np.array([[2, 1]])
+    bags = Bags([3], counts)
+    counts[0, 0] = 7
+    assert bags.counts[0, 0] == 2
+    with pytest.raises(ValueError, match="read-only"):
+        bags.counts[0, 0] = 7
+
+
+@pytest.mark.parametrize(
+    ("sizes", "counts", "message"),
+    [
+        ([2, 3], [[1, 1], [1, 1]], r"counts of bag 1 sum to 2, but its size is 3: \[1, 1\]"),
+        ([2, 3], [[1, 1], [4, -1]], r"bag 1 has a negative count: \[4, -1\]"),
+        ([2], [[1.5, 0.5]], r"counts\[0, 0\] is 1.5; .*from_proportions"),
+        ([2.5], [[1, 1]], r"sizes\[0\] is 2.5"),
+        ([2, 0], [[1, 1], [0, 0]], "bag 1 has size 0; leave empty bags out"),
+        ([2], [[1, 1], [1, 1]], "1 bags and counts 2"),
+        ([[2]], [[1, 1]], r"sizes has shape \(1, 1\)"),
+        ([2], [1, 1], r"counts has shape \(2,\).*\(bags, classes\)"),
+        ([2], [[float("nan"), 2]], r"counts\[0, 0\] is nan"),
+        ([2, 2], [[1, 1], [2]], "rows of different lengths"),
+        ([], np.zeros((0, 3)), "at least one bag"),
+        ([1], [["a"]], "counts holds .* numbers are needed"),
+    ],
+)
+def test_bad_counts_are_named(sizes: Any, counts: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Bags(sizes, counts)
+
+
+@pytest.mark.parametrize(
+    ("labels", "sizes", "n_classes", "message"),
+    [
+        ([0, 1, 2], [2], None, "sizes sum to 2, but there are 3 labels"),
+        ([0, 3], [2], 3, r"label of row 1 is 3; labels must lie in 0 \.\. 2"),
+        ([0, -1], [2], None, "label of row 1 is -1"),
+        ([0, 1], [2, 0], None, "bag 1 has size 0"),
+    ],
+)
+def test_bad_labels_are_named(labels: Any, sizes: Any, n_classes: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Bags.from_labels(labels, sizes, n_classes)
+
+
+@pytest.mark.parametrize(
+    ("proportions", "sizes", "options", "message"),
+    [
+        ([[0.5, 0.4]], [10], {}, r"bag 0 sum to 0.9: \[0.5, 0.4\]"),
+        ([[0.5, 0.5], [0.3, 0.7]], [2, 3], {}, r"bag 1 times its size 3 .* \[0.9, 2.1\].*nearest"),
+        ([[1.2, -0.2]], [10], {}, "bag 0 has a negative proportion"),
+        ([[5, 5]], [10], {}, r"sum to 10.*Bags\(sizes, counts\)"),
+        ([[0.5, 0.5]], [2, 2], {}, "2 bags and proportions 1"),
+        ([[0.5, 0.5]], [2], {"rounding": "up"}, "'up'"),
+    ],
+)
+def test_bad_proportions_are_named(
+    proportions: Any, sizes: Any, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Bags.from_proportions(proportions, sizes, **options)
+
+
+counts = st.lists(st.lists(st.integers(0, 400), min_size=3, max_size=3), min_size=1).filter(
+    lambda rows: all(sum(row) > 0 for row in rows)
+)
+
+
+@given(counts, st.sampled_from([np.float32, np.float64]))
+def test_exact_proportions_give_back_the_counts(rows: list[list[int]], dtype: Any) -> None:
+    table = np.array(rows)
+    sizes = table.sum(axis=1)
+    proportions = (table / sizes[:, None]).astype(dtype)
+    for rounding in ("exact", "nearest"):
+        assert (Bags.from_proportions(proportions, sizes, rounding).counts == table).all()
+
+
+@given(counts)
+def test_rounded_proportions_give_counts_less_than_one_rounding_step_off(
+    rows: list[list[int]],
+) -> None:
+    table = np.array(rows)
+    sizes = table.sum(axis=1)
+    rounded = np.round(table / sizes[:, None], 2)
+    found = Bags.from_proportions(rounded, sizes, rounding="nearest")
+    assert (found.sizes == sizes).all()
+    step = 0.005 * sizes[:, None]
+    assert (np.abs(found.counts - table) <= 1 + 5 * step).all()
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 20), st.randoms())
+def test_batches_are_whole_bags_within_the_budget(
+    sizes: list[int], budget: int, random: Any
+) -> None:
+    bags = Bags(sizes, np.array(sizes)[:, None])
+    order = list(range(len(sizes)))
+    random.shuffle(order)
+    batches = list(bags.batches(budget, order))
+    assert np.concatenate(batches).tolist() == order
+    for batch, following in zip(batches, [*batches[1:], None], strict=True):
+        total = bags.sizes[batch].sum()
+        assert total <= budget or len(batch) == 1
+        if following is not None:  # the next bag did not fit any more
+            assert total + bags.sizes[following[0]] > budget
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.data())
+def test_selected_bags_come_with_their_rows(sizes: list[int], data: Any) -> None:
+    labels = np.arange(sum(sizes)) % 3
+    bags = Bags.from_labels(labels, sizes, n_classes=3)
+    index = data.draw(st.lists(st.integers(0, len(sizes) - 1), min_size=1))
+    chosen = bags.select(index)
+    assert chosen == Bags.from_labels(labels[bags.rows(index)], chosen.sizes, n_classes=3)
+
+
+def test_a_bag_that_does_not_exist_is_named() -> None:
+    with pytest.raises(IndexError, match="no bag 2; there are 2 bags"):
+        Bags([1, 1], [[1], [1]]).rows([0, 2])

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bagwise import Bags, bag_posterior
+from oracles import informed_bags, random_bags
+
+WEIGHT_BOUNDS = {
+    (32, 0.3): 0.003,
+    (32, 1.0): 0.008,
+    (32, 2.0): 0.012,
+    (32, 4.0): 0.02,
+    (32, 8.0): 0.05,
+    (16, 0.3): 0.008,
+    (16, 1.0): 0.016,
+    (16, 2.0): 0.035,
+    (16, 4.0): 0.06,
+    (16, 8.0): 0.06,
+}
+
+
+def column_sums(weights: torch.Tensor, bags: Bags) -> np.ndarray:
+    return np.add.reduceat(weights.double().numpy(), bags.offsets[:-1], axis=0)
+
+
+@pytest.mark.parametrize(("K", "s"), list(WEIGHT_BOUNDS))
+def test_weights_are_close_to_the_exact_ones(K: int, s: float) -> None:
+    log_probs, bags = informed_bags(0, K, 12 if K == 32 else 64, s)
+    exact = bag_posterior(log_probs, bags, engine="exact")
+    bethe = bag_posterior(log_probs, bags, engine="bethe")
+    plain = bag_posterior(log_probs, bags, engine="bethe", correction=False)
+    error = (bethe.weights - exact.weights).abs().sum(1).mean().item()
+    assert error <= WEIGHT_BOUNDS[K, s]
+    assert error <= (plain.weights - exact.weights).abs().sum(1).mean().item()
+    if K == 32 and s <= 4:
+        assert (bethe.log_likelihood - exact.log_likelihood).abs().max() <= 0.1
+
+
+@pytest.mark.parametrize("s", [0.3, 2.0, 8.0])
+@pytest.mark.parametrize("K", [4, 16])
+def test_plain_value_is_a_lower_bound(K: int, s: float) -> None:
+    log_probs, bags = informed_bags(1, K, 50, s)
+    exact = bag_posterior(log_probs, bags, engine="exact")
+    plain = bag_posterior(
+        log_probs, bags, engine="bethe", correction=False, tolerance=1e-6, max_iterations=100_000
+    )
+    assert (plain.log_likelihood <= exact.log_likelihood + 1e-6).all()
+    corrected = bag_posterior(log_probs, bags, engine="bethe")
+    nearer = (corrected.log_likelihood - exact.log_likelihood).abs()
+    assert nearer.mean() < (plain.log_likelihood - exact.log_likelihood).abs().mean()
+
+
+@pytest.mark.parametrize("s", [0.3, 4.0, 30.0])
+@pytest.mark.parametrize("K", [2, 9, 64, 300])
+def test_rows_sum_to_one_and_columns_to_the_counts(K: int, s: float) -> None:
+    log_probs, bags = informed_bags(2, K, max(1, 300 // K), s)
+    weights = bag_posterior(log_probs, bags, engine="bethe").weights
+    assert (weights >= 0).all()
+    np.testing.assert_allclose(weights.sum(1).numpy(), 1, atol=1e-12)
+    np.testing.assert_allclose(column_sums(weights, bags), bags.counts, atol=1e-3)
+
+
+def test_large_bag_of_two_classes_agrees_with_exact() -> None:
+    log_probs, bags = random_bags(4, [2000], 2)
+    exact = bag_posterior(log_probs, bags, engine="exact")
+    bethe = bag_posterior(log_probs, bags, engine="bethe")
+    assert (bethe.weights - exact.weights).abs().max() < 1e-3
+    assert bethe.log_likelihood.item() == pytest.approx(exact.log_likelihood.item(), abs=0.02)
+
+
+def test_gradient_is_the_weights() -> None:
+    log_probs, bags = random_bags(5, [40, 20], 4)
+    log_probs.requires_grad_()
+    post = bag_posterior(log_probs, bags, engine="bethe")
+    (post.log_likelihood * torch.tensor([2.0, -1.0])).sum().backward()
+    expected = post.weights * torch.tensor([2.0] * 40 + [-1.0] * 20)[:, None]
+    torch.testing.assert_close(log_probs.grad, expected)
+
+
+def test_bags_that_do_not_converge_are_counted_in_one_warning_and_stay_usable() -> None:
+    log_probs, bags = informed_bags(3, 32, 10, 8.0)
+    with pytest.warns(RuntimeWarning, match=r"for 10 of 10 bags .*bag 0.*max_iterations") as caught:
+        post = bag_posterior(log_probs, bags, engine="bethe", max_iterations=1, tolerance=1e-12)
+    assert len(caught) == 1
+    np.testing.assert_allclose(post.weights.sum(1).numpy(), 1, atol=1e-12)
+    np.testing.assert_allclose(column_sums(post.weights, bags), bags.counts, atol=1e-2)
+
+
+@pytest.mark.parametrize("option", [{"tolerance": 0.0}, {"max_iterations": 0}])
+def test_senseless_options_are_refused(option: dict[str, float]) -> None:
+    log_probs, bags = random_bags(6, [4], 2)
+    with pytest.raises(ValueError, match="tolerance"):
+        bag_posterior(log_probs, bags, engine="bethe", **option)
