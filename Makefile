@@ -9,8 +9,8 @@ READY := $(VENV)/ready
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-demo: $(READY) ## how close each engine comes to the exact posterior, on generated bags
-	@$(BIN)/python benchmarks/accuracy.py
+demo: $(READY) ## all methods on handwritten digits in bags: a table and a picture
+	@$(BIN)/python -m bagwise.demo
 
 test: $(READY) ## run the test suite and every example in a docstring
 	$(BIN)/python -m pytest
@@ -22,8 +22,10 @@ lint: $(READY) ## check style and formatting
 types: $(READY) ## check types
 	$(BIN)/mypy
 
-bench: $(READY) ## time and memory of the engines
+bench: $(READY) ## accuracy, time and memory of the engines, time of a training step
+	$(BIN)/python benchmarks/accuracy.py
 	$(BIN)/python benchmarks/engines.py
+	$(BIN)/python benchmarks/training.py
 
 clean: ## remove the environment, caches and compiled kernels
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

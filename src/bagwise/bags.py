@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal
@@ -218,6 +219,17 @@ class Bags:
         """(B, C) share of each label in each bag."""
         shares: FloatArray = self.counts / self.sizes[:, None]
         return shares
+
+    def fingerprint(self) -> str:
+        """A short digest of sizes and counts, the same for equal bags on any machine.
+
+        >>> Bags([1], [[1, 0]]).fingerprint() == Bags([1], [[0, 1]]).fingerprint()
+        False
+        """
+        digest = hashlib.sha256()
+        for array in (self.sizes, self.counts):
+            digest.update(repr(array.shape).encode() + array.astype("<i8").tobytes())
+        return digest.hexdigest()[:16]
 
     def rows(self, index: npt.ArrayLike | torch.Tensor) -> IntArray:
         """Rows of the instances of the bags in `index`, bag after bag.

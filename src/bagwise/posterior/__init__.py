@@ -17,6 +17,7 @@ from bagwise.posterior._result import Posterior
 from bagwise.posterior.auto import auto_posterior
 from bagwise.posterior.bethe import bethe_posterior
 from bagwise.posterior.exact import exact_posterior, lattice_states
+from bagwise.posterior.labeling import most_probable_labeling
 from bagwise.posterior.multinomial import multinomial_posterior
 from bagwise.posterior.transport import transport_posterior
 
@@ -28,6 +29,7 @@ __all__ = [
     "bethe_posterior",
     "exact_posterior",
     "lattice_states",
+    "most_probable_labeling",
     "multinomial_posterior",
     "transport_posterior",
 ]

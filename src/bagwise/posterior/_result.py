@@ -35,9 +35,7 @@ class _LogLikelihood(torch.autograd.Function):
     def forward(
         ctx: Any, log_probs: torch.Tensor, compute: Compute, bags: Bags
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        log_p = log_probs.detach().to("cpu", torch.float64).contiguous().numpy()
-        _refuse_nan(log_p, bags)
-        _refuse_impossible(log_p, bags)
+        log_p = checked_array(log_probs, bags)
         log_likelihood = np.empty(len(bags))
         weights = np.empty(log_p.shape)
         gradient = compute(log_p, log_likelihood, weights)
@@ -65,12 +63,15 @@ class _LogLikelihood(torch.autograd.Function):
 
 def posterior(compute: Compute, log_probs: torch.Tensor, bags: Bags) -> Posterior:
     """Check the input, run an engine's kernels (CPU, double precision), bring back tensors."""
+    return Posterior(*_LogLikelihood.apply(log_probs, compute, bags))  # type: ignore[no-untyped-call]
+
+
+def checked_array(log_probs: torch.Tensor, bags: Bags) -> FloatArray:
+    """log_probs as a double-precision array, after all checks that need no engine."""
     if not isinstance(log_probs, torch.Tensor):
         raise TypeError(f"log_probs is a {type(log_probs).__name__}; a torch.Tensor is expected.")
     if not isinstance(bags, Bags):
-        raise TypeError(
-            f"bags is a {type(bags).__name__}; bagwise.Bags(sizes, counts) is expected."
-        )
+        raise TypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
     if not log_probs.is_floating_point():
         raise ValueError(f"log_probs has dtype {log_probs.dtype}; a floating type is expected.")
     if log_probs.shape != (bags.n_instances, bags.n_classes):
@@ -79,7 +80,10 @@ def posterior(compute: Compute, log_probs: torch.Tensor, bags: Bags) -> Posterio
             f"{bags.n_instances} instances and {bags.n_classes} classes; "
             f"({bags.n_instances}, {bags.n_classes}) is expected."
         )
-    return Posterior(*_LogLikelihood.apply(log_probs, compute, bags))  # type: ignore[no-untyped-call]
+    log_p: FloatArray = log_probs.detach().to("cpu", torch.float64).contiguous().numpy()
+    _refuse_nan(log_p, bags)
+    _refuse_impossible(log_p, bags)
+    return log_p
 
 
 def _refuse_nan(log_p: FloatArray, bags: Bags) -> None:

@@ -1,0 +1,139 @@
+"""A fitted classifier in a folder: config.json and model.safetensors, written in one step."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bagwise.checkpoint import load_tensors, save_tensors
+from bagwise.methods import METHODS, Method
+from bagwise.models import MODELS, Factory, Standardize, make_model
+
+if TYPE_CHECKING:
+    from bagwise.estimator import LLPClassifier
+
+CONFIG = "config.json"
+TENSORS = "model.safetensors"
+FORMAT = 1
+
+
+def save(classifier: LLPClassifier, path: Path) -> None:
+    """Write the classifier to `path`, replacing a classifier that is already there."""
+    if path.exists() and not (path / CONFIG).exists() and any(path.iterdir()):
+        raise ValueError(f"{path} holds other things than a Bagwise model; choose another folder.")
+    params = classifier.get_params(deep=False)
+    own_model = isinstance(params["model"], str)
+    params["model"] = params["model"] if own_model else None
+    if isinstance(params["method"], Method):
+        params["method"] = params["method"].name
+    if not isinstance(params["random_state"], int):
+        params["random_state"] = None
+    config = {
+        "format": FORMAT,
+        "params": params,
+        "classes": classifier.classes_.tolist(),
+        "shape": list(classifier.shape_in_),
+        "n_features_in": classifier.n_features_in_,
+        "feature_names_in": getattr(classifier, "feature_names_in_", np.array([])).tolist() or None,
+        "best_epoch": classifier.best_epoch_,
+        "history": classifier.history_,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        (new / CONFIG).write_text(json.dumps(config, indent=1))
+        save_tensors(new / TENSORS, classifier.model_.state_dict(), {"format": FORMAT})
+        new.chmod(0o755)
+        if path.exists():
+            old = new.with_suffix(".old")
+            path.rename(old)
+            new.rename(path)
+            shutil.rmtree(old)
+        else:
+            new.rename(path)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+
+
+def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None) -> LLPClassifier:
+    """Read a classifier; what is missing, damaged or too new is a ValueError that says so."""
+    for name in (CONFIG, TENSORS):
+        if not (path / name).is_file():
+            raise ValueError(f"{path} has no {name}; it is not a complete Bagwise model folder.")
+    config = _read_config(path / CONFIG)
+    tensors, _ = load_tensors(path / TENSORS)
+    classifier = cls(**config["params"])
+    classifier.classes_ = np.array(config["classes"])
+    classifier.shape_in_ = tuple(config["shape"])
+    classifier.n_features_in_ = config["n_features_in"]
+    if config["feature_names_in"]:
+        classifier.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
+    classifier.history_ = config["history"]
+    classifier.best_epoch_ = config["best_epoch"]
+    own = config["params"]["model"]
+    if own is None and model is None:
+        raise ValueError(
+            f"{path} holds a model that is not one of Bagwise's own; "
+            "give its architecture: LLPClassifier.load(path, model=...)."
+        )
+    if own is None:
+        classifier.model = model  # type: ignore[assignment]  # None has been refused
+    if isinstance(classifier.model, nn.Module):
+        body = classifier.model
+    else:
+        body = make_model(classifier.model, classifier.shape_in_, len(classifier.classes_))
+    first: nn.Module = nn.Identity()
+    if classifier.standardize:
+        try:
+            first = Standardize(tensors["0.mean"], tensors["0.std"])
+        except KeyError as error:
+            raise ValueError(f"{path / TENSORS} lacks {error}; the folder is damaged.") from error
+    classifier.model_ = nn.Sequential(first, body)
+    try:
+        classifier.model_.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise ValueError(f"{path / TENSORS} does not fit {CONFIG}: {error}") from error
+    classifier.model_.to(torch.device(classifier.device)).eval()
+    return classifier
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text())
+        version = config["format"]
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged or was not written by Bagwise ({error}).") from error
+    if version != FORMAT:
+        raise ValueError(
+            f"{path} has format {version!r}; this version of Bagwise reads {FORMAT}. "
+            "Update Bagwise, or save the model again."
+        )
+    expected: dict[str, tuple[type, ...]] = {
+        "params": (dict,),
+        "classes": (list,),
+        "shape": (list,),
+        "n_features_in": (int,),
+        "feature_names_in": (list, type(None)),
+        "best_epoch": (int,),
+        "history": (list,),
+    }
+    for name, kind in expected.items():
+        if not isinstance(config.get(name), kind):
+            raise ValueError(f"{path} is damaged: {name} is {config.get(name)!r}.")
+    params = config["params"]
+    if params.get("model") is not None and params["model"] not in MODELS:
+        raise ValueError(f"{path} names the model {params['model']!r}, which does not exist.")
+    if params.get("method") not in METHODS:
+        raise ValueError(
+            f"{path} names the method {params.get('method')!r}, which does not exist here; "
+            "import the module that registers it first."
+        )
+    return dict(config)

@@ -1,0 +1,44 @@
+"""Instances and their bags, side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from bagwise.bags import Bags
+
+
+@dataclass(frozen=True)
+class BagData:
+    """Instances sorted by bag, the bags' label counts, and the labels where they are known.
+
+    Attributes:
+        inputs: (N, ...) one row an instance.
+        bags: sizes and counts of the bags of these N instances.
+        labels: (N,) integers 0 .. C-1, or None. Bag methods never look at them; they serve
+            supervised training and the measurement of accuracy.
+
+    >>> data = BagData(torch.randn(5, 3), Bags([3, 2], [[2, 1], [0, 2]]))
+    >>> len(data)
+    5
+    """
+
+    inputs: torch.Tensor
+    bags: Bags
+    labels: torch.Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.inputs) != self.bags.n_instances:
+            raise ValueError(
+                f"there are {len(self.inputs)} rows of inputs, but the bags have "
+                f"{self.bags.n_instances} instances; give one row for each, sorted by bag."
+            )
+        if self.labels is not None and self.labels.shape != (len(self.inputs),):
+            raise ValueError(
+                f"labels has shape {tuple(self.labels.shape)}; "
+                f"({len(self.inputs)},) is expected, one label for each instance."
+            )
+
+    def __len__(self) -> int:
+        return len(self.inputs)

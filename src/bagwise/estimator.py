@@ -1,0 +1,321 @@
+"""LLPClassifier: learning from label proportions with scikit-learn's conventions."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from bagwise import archive
+from bagwise.bags import Bags, FloatArray
+from bagwise.data import BagData
+from bagwise.evaluation import predict_logits
+from bagwise.methods import Method, make_method
+from bagwise.models import Factory, Standardize, make_model
+from bagwise.posterior import bag_posterior, most_probable_labeling
+from bagwise.targets import BagTargets, Proportions, bag_targets
+from bagwise.training import TrainingOptions, train
+
+
+class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier of instances, learnt from the label counts or proportions of bags.
+
+    Args:
+        method: a name (rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll) or a `Method`.
+        model: a name (linear, mlp, convnet, resnet32), an `nn.Module` that maps (n, ...) inputs to
+            (n, C) logits, or a function of (shape of an instance, C) that returns one.
+        engine: how RC and CC compute the posterior of a bag: auto, exact or bethe.
+        epochs: passes over the training bags.
+        lr: learning rate of Adam.
+        weight_decay: of Adam.
+        batch_instances: instances in a batch of whole bags.
+        schedule: "one_cycle" or "constant" learning rate.
+        average: decay of a moving average of the weights, or None.
+        validation_fraction: share of the bags held out to choose the best epoch by their
+            likelihood; 0 keeps the last epoch. Not used if `fit` is given a validation set.
+        patience: stop after this many epochs without improvement, or None.
+        standardize: standardise inputs by column (images by channel); part of the model.
+        device: where the model computes.
+        random_state: seed of everything random.
+        verbose: show a progress bar, on a terminal.
+
+    Attributes:
+        classes_: (C,) class labels.
+        model_: the trained `nn.Module`, standardisation included.
+        history_: one row an epoch, see `bagwise.training.TrainingResult`.
+        best_epoch_: the epoch whose weights the model has.
+        n_features_in_: columns of X.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> bags = np.random.default_rng(0).permutation(150) // 10       # 15 bags of 10
+    >>> counts = {b: np.bincount(y[bags == b], minlength=3) for b in range(15)}
+    >>> model = LLPClassifier(random_state=0).fit(X, bags, counts)
+    >>> model.score(X, y) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        method: str | Method = "cc",
+        model: str | nn.Module | Factory = "mlp",
+        engine: str = "auto",
+        epochs: int = 50,
+        lr: float = 1e-3,
+        weight_decay: float = 1e-5,
+        batch_instances: int = 256,
+        schedule: str = "one_cycle",
+        average: float | None = None,
+        validation_fraction: float = 0.1,
+        patience: int | None = None,
+        standardize: bool = True,
+        device: str = "cpu",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.model = model
+        self.engine = engine
+        self.epochs = epochs
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.batch_instances = batch_instances
+        self.schedule = schedule
+        self.average = average
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.standardize = standardize
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        bags: npt.ArrayLike,
+        proportions: Proportions | None = None,
+        validation: tuple[npt.ArrayLike, npt.ArrayLike, Proportions] | None = None,
+    ) -> LLPClassifier:
+        """Learn from bags, or, without `proportions`, from labels.
+
+        Args:
+            X: (N, d) or (N, channels, height, width).
+            bags: (N,) the bag of each row, in any order. Without `proportions`: the label of each
+                row; every row is then a bag of one, which is supervised learning.
+            proportions: counts or proportions of each bag's labels: a mapping id -> {class: number}
+                or id -> [numbers], an array (B, C) in the order of the sorted ids, or a data frame
+                indexed by id with a column for each class.
+            validation: (X, bags, proportions) to choose the best epoch by, not bags held out.
+        """
+        inputs, ids = self._checked(X, bags)
+        if proportions is None:
+            check_classification_targets(ids)
+            targets = _targets_of_labels(ids)
+        else:
+            targets = bag_targets(ids, proportions)
+        self.classes_ = targets.classes
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"there is only one class, {self.classes_[0]!r}; at least two are needed."
+            )
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        data = BagData(inputs[torch.from_numpy(targets.order)], targets.bags)
+        held_out = None
+        if validation is not None:
+            held_out = self._bag_data(*validation)
+        elif self.validation_fraction > 0:
+            data, held_out = split_bags(data, self.validation_fraction, seed)
+
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = self._new_model(data.inputs)
+        result = train(
+            model,
+            data,
+            self._new_method(),
+            TrainingOptions(
+                epochs=self.epochs,
+                lr=self.lr,
+                weight_decay=self.weight_decay,
+                batch_instances=self.batch_instances,
+                schedule=self.schedule,  # type: ignore[arg-type]  # checked by TrainingOptions
+                average=self.average,
+                patience=self.patience,
+                seed=seed,
+            ),
+            validation=held_out,
+            device=self.device,
+            progress=self.verbose,
+        )
+        self.model_ = result.model
+        self.history_ = result.history
+        self.best_epoch_ = result.best_epoch
+        return self
+
+    def decision_function(self, X: npt.ArrayLike) -> FloatArray:
+        """(N, C) logits; with two classes (N,), the second's minus the first's."""
+        logits: FloatArray = self._logits(X).double().numpy()
+        return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
+
+    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
+        """(N, C) probabilities of the classes, in the order of `classes_`."""
+        probabilities: FloatArray = self._logits(X).double().softmax(-1).numpy()
+        return probabilities
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """(N,) the most probable class of each row."""
+        best = self._logits(X).argmax(-1).numpy()
+        labels: npt.NDArray[Any] = self.classes_[best]
+        return labels
+
+    def bag_score(
+        self, X: npt.ArrayLike, bags: npt.ArrayLike, proportions: Proportions | None = None
+    ) -> float:
+        """Mean log P(S|X) / K per instance of these bags: the higher, the better.
+
+        It needs no instance label. Arguments as for `fit`.
+        """
+        check_is_fitted(self)
+        data = self._bag_data(X, bags, proportions)
+        log_probs = predict_logits(self.model_, data.inputs, self.device).double().log_softmax(-1)
+        return float(bag_posterior(log_probs, data.bags).log_likelihood.sum()) / len(data)
+
+    def label_bags(
+        self, X: npt.ArrayLike, bags: npt.ArrayLike, proportions: Proportions
+    ) -> tuple[FloatArray, npt.NDArray[Any]]:
+        """Label the instances of bags whose counts are known, these counts taken into account.
+
+        Returns:
+            ((N, C) the probability of each class given the bag's counts, (N,) the most probable
+            labels that have exactly those counts), in the order of the rows given.
+        """
+        check_is_fitted(self)
+        inputs, ids = self._checked(X, bags, fitting=False)
+        targets = bag_targets(ids, proportions, self.classes_)
+        logits = predict_logits(self.model_, inputs[torch.from_numpy(targets.order)], self.device)
+        log_probs = logits.double().log_softmax(-1)
+        posterior = np.empty(log_probs.shape)
+        posterior[targets.order] = bag_posterior(log_probs, targets.bags).weights.numpy()
+        labels = np.empty(len(ids), dtype=self.classes_.dtype)
+        labels[targets.order] = self.classes_[
+            most_probable_labeling(log_probs, targets.bags).numpy()
+        ]
+        return posterior, labels
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted classifier to a folder: safetensors and JSON, nothing that can run."""
+        check_is_fitted(self)
+        archive.save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, model: nn.Module | Factory | None = None) -> LLPClassifier:
+        """Read what `save` wrote. `model` is needed where it was not one of Bagwise's own."""
+        return archive.load(cls, Path(path), model)
+
+    def _new_method(self) -> Method:
+        if self.method in ("rc", "cc"):
+            return make_method(self.method, engine=self.engine)
+        if self.method == "supervised":
+            raise ValueError(
+                'method="supervised" is what fit(X, y) without proportions does; '
+                "choose a bag method, for instance cc."
+            )
+        return make_method(self.method)
+
+    def _new_model(self, inputs: torch.Tensor) -> nn.Module:
+        """An untrained model for these training inputs, preceded by their standardisation."""
+        shape, n_classes = tuple(inputs.shape[1:]), len(self.classes_)
+        if isinstance(self.model, nn.Module):
+            body = copy.deepcopy(self.model)
+        else:
+            body = make_model(self.model, shape, n_classes)
+        if not self.standardize:
+            return nn.Sequential(nn.Identity(), body)
+        return nn.Sequential(Standardize.of(inputs), body)
+
+    def _checked(
+        self, X: npt.ArrayLike, bags: npt.ArrayLike, fitting: bool = True
+    ) -> tuple[torch.Tensor, npt.NDArray[Any]]:
+        """X as a tensor and one id for each of its rows."""
+        array, ids = validate_data(
+            self, X, bags, reset=fitting, allow_nd=True, dtype=[np.float32, np.float64]
+        )
+        if fitting:
+            self.shape_in_ = tuple(array.shape[1:])
+        return self._tensor(array), ids
+
+    def _tensor(self, array: npt.NDArray[Any]) -> torch.Tensor:
+        if array.shape[1:] != self.shape_in_:
+            raise ValueError(
+                f"an instance has shape {array.shape[1:]}; {self.shape_in_} is expected."
+            )
+        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+
+    def _bag_data(
+        self, X: npt.ArrayLike, bags: npt.ArrayLike, proportions: Proportions | None
+    ) -> BagData:
+        inputs, ids = self._checked(X, bags, fitting=False)
+        if proportions is None:
+            unknown = ~np.isin(ids, self.classes_)
+            if unknown.any():
+                row = int(np.argmax(unknown))
+                label = ids.tolist()[row]
+                raise ValueError(f"row {row} has the label {label!r}, which the model never saw.")
+            targets = _targets_of_labels(ids, self.classes_)
+        else:
+            targets = bag_targets(ids, proportions, self.classes_)
+        return BagData(inputs[torch.from_numpy(targets.order)], targets.bags)
+
+    def _logits(self, X: npt.ArrayLike) -> torch.Tensor:
+        check_is_fitted(self)
+        array = validate_data(self, X, reset=False, allow_nd=True, dtype=[np.float32, np.float64])
+        return predict_logits(self.model_, self._tensor(array), self.device)
+
+
+def split_bags(data: BagData, fraction: float, seed: int) -> tuple[BagData, BagData | None]:
+    """Hold out this share of the bags, at random; None where that would be no bag, or all.
+
+    >>> data = BagData(torch.zeros(20, 2), Bags([2] * 10, [[1, 1]] * 10))
+    >>> train_part, held_out = split_bags(data, 0.3, seed=0)
+    >>> len(train_part), len(held_out)
+    (14, 6)
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"the share of bags to hold out is {fraction}; it must lie in 0 .. 1.")
+    B = len(data.bags)
+    n_held_out = round(fraction * B)
+    if not 0 < n_held_out < B:
+        return data, None
+    order = torch.randperm(B, generator=torch.Generator().manual_seed(seed))
+    parts = [np.sort(part.numpy()) for part in (order[n_held_out:], order[:n_held_out])]
+    kept, held_out = (
+        BagData(
+            data.inputs[rows := torch.from_numpy(data.bags.rows(index))],
+            data.bags.select(index),
+            None if data.labels is None else data.labels[rows],
+        )
+        for index in parts
+    )
+    return kept, held_out
+
+
+def _targets_of_labels(
+    labels: npt.NDArray[Any], classes: npt.NDArray[Any] | None = None
+) -> BagTargets:
+    """Every row a bag of one."""
+    if classes is None:
+        classes = np.unique(labels)
+    position = np.searchsorted(classes, labels)
+    ones = np.ones(len(labels), dtype=np.int64)
+    bags = Bags.from_labels(position, ones, n_classes=len(classes))
+    rows = np.arange(len(labels))
+    return BagTargets(rows, bags, rows, classes, 0.0)

@@ -1,0 +1,100 @@
+"""What a method is: a loss of a batch, and what it keeps between batches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import torch
+
+from bagwise.bags import Bags
+from bagwise.data import BagData
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a training step works on.
+
+    Attributes:
+        rows: (n,) rows of the training data.
+        bags: the bags these rows make up, or None where a method batches single instances.
+    """
+
+    rows: torch.Tensor
+    bags: Bags | None
+
+
+class Method(ABC):
+    """A way of learning from bags. To add one, subclass it and write `loss`.
+
+    >>> from bagwise.losses import dllp_loss
+    >>> from bagwise.methods import register
+    >>> @register("dllp_halved")
+    ... class HalvedDLLP(Method):
+    ...     def loss(self, logits, batch):
+    ...         return dllp_loss(logits, batch.bags) / 2
+
+    From then on `method="dllp_halved"` works everywhere. Constructor arguments become options of
+    the method. Tensors that must survive between batches go into `self.kept`: they are part of
+    every checkpoint.
+    """
+
+    name: ClassVar[str] = ""
+    needs_labels: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        self.kept: dict[str, torch.Tensor] = {}
+
+    def begin(self, data: BagData, device: torch.device) -> None:  # noqa: B027, optional hook
+        """Prepare for training on `data`; called once, before the first epoch or a resumed one."""
+
+    def begin_epoch(self, epoch: int, generator: torch.Generator) -> None:  # noqa: B027
+        """Prepare for an epoch (the first is 1); randomness comes from `generator` alone."""
+
+    def batches(self, data: BagData, instances: int, generator: torch.Generator) -> Iterator[Batch]:
+        """Batches of an epoch: whole bags in random order, up to `instances` instances each."""
+        order = torch.randperm(len(data.bags), generator=generator)
+        for index in data.bags.batches(instances, order):
+            yield Batch(torch.from_numpy(data.bags.rows(index)), data.bags.select(index))
+
+    @abstractmethod
+    def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """The mean loss per instance of a batch, from its logits (n, C)."""
+
+    def epoch_metrics(self) -> dict[str, float]:
+        """What the method measured in the epoch that ends; becomes part of the history."""
+        return {}
+
+
+METHODS: dict[str, type[Method]] = {}
+
+_M = TypeVar("_M", bound=type[Method])
+
+
+def register(name: str) -> Any:
+    """Make a method class known by name."""
+
+    def enter(cls: _M) -> _M:
+        cls.name = name
+        METHODS[name] = cls
+        return cls
+
+    return enter
+
+
+def make_method(method: str | Method, **options: Any) -> Method:
+    """The method with that name, with its options; a `Method` is returned as it is.
+
+    >>> make_method("ot", epsilon=0.5).epsilon
+    0.5
+    """
+    if isinstance(method, Method):
+        return method
+    if method not in METHODS:
+        raise ValueError(f"method is {method!r}; choose one of {', '.join(METHODS)}.")
+    try:
+        return METHODS[method](**options)
+    except TypeError as error:
+        raise TypeError(f"method {method!r}: {error}") from None

@@ -1,0 +1,70 @@
+"""CC, DLLP and supervised learning: losses of the current batch alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from bagwise.data import BagData
+from bagwise.losses import cc_loss, dllp_loss
+from bagwise.methods.base import Batch, Method, register
+
+
+@register("cc")
+class CC(Method):
+    """Classifier-consistent learning: maximum likelihood of the bags' label counts.
+
+    Args:
+        engine: how the likelihood is computed.
+        **options: of the engine.
+    """
+
+    def __init__(self, engine: str = "auto", **options: Any) -> None:
+        super().__init__()
+        self.engine = engine
+        self.options = options
+
+    def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """`cc_loss`."""
+        assert batch.bags is not None
+        return cc_loss(logits, batch.bags, self.engine, **self.options)
+
+
+@register("cc_approx")
+class CCApprox(CC):
+    """CC with the paper's multinomial approximation of the likelihood."""
+
+    def __init__(self) -> None:
+        super().__init__(engine="multinomial")
+
+
+@register("dllp")
+class DLLP(Method):
+    """Cross-entropy of mean probabilities and proportions."""
+
+    def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """`dllp_loss`."""
+        assert batch.bags is not None
+        return dllp_loss(logits, batch.bags)
+
+
+@register("supervised")
+class Supervised(Method):
+    """Cross-entropy against the true labels: the ceiling that bag methods are compared with."""
+
+    needs_labels = True
+
+    def begin(self, data: BagData, device: torch.device) -> None:
+        """Take the labels."""
+        if data.labels is None:
+            raise ValueError(
+                "supervised learning needs a label for each instance; "
+                "only the bags' counts are given. Choose a bag method, for instance cc."
+            )
+        self._labels = data.labels.to(device)
+
+    def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Cross-entropy."""
+        labels = self._labels[batch.rows.to(logits.device)]
+        return torch.nn.functional.cross_entropy(logits, labels)

@@ -1,0 +1,92 @@
+"""LLPFC: bags in groups as noisy labels, with forward correction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from bagwise.bags import Bags
+from bagwise.data import BagData
+from bagwise.losses import llpfc_loss
+from bagwise.methods.base import Batch, Method, register
+
+
+def transition_matrices(proportions: torch.Tensor) -> torch.Tensor:
+    """T[g, i, c] = gamma[i, c] / (C mean_i gamma[i, c]) of each group g of C bags.
+
+    P(noisy label i | true label c) when the bags of a group are equally likely. A class that no bag
+    of the group has keeps a column of zeros: no instance of the group can be of that class.
+
+    Args:
+        proportions: (G, C, C) gamma: bag i of group g has the share gamma[g, i, c] of class c.
+
+    >>> transition_matrices(torch.tensor([[[.75, .25], [.25, .75]]]))
+    tensor([[[0.7500, 0.2500],
+             [0.2500, 0.7500]]])
+    """
+    totals = proportions.sum(dim=1, keepdim=True)
+    return torch.where(totals > 0, proportions / totals.clamp(min=1e-30), 0.0)
+
+
+@register("llpfc")
+class LLPFC(Method):
+    """LLPFC-uniform: C bags at random make a group; bag i of it gives its instances noisy label i.
+
+    Bags left over wait for the next grouping. Batches are of single instances.
+
+    Args:
+        regroup_every: epochs between new groups.
+    """
+
+    def __init__(self, regroup_every: int = 20) -> None:
+        super().__init__()
+        if regroup_every < 1:
+            raise ValueError(f"regroup_every is {regroup_every}; it must be at least 1.")
+        self.regroup_every = regroup_every
+
+    def begin(self, data: BagData, device: torch.device) -> None:
+        """Check that there is at least one group's worth of bags."""
+        C = data.bags.n_classes
+        if len(data.bags) < C:
+            raise ValueError(
+                f"LLPFC puts {C} bags (one for each class) into a group, but there are only "
+                f"{len(data.bags)} bags; use more bags or another method."
+            )
+        self._bags: Bags = data.bags
+        self._device = device
+        # The group (or -1) and the noisy label of every bag; filled when the first epoch begins.
+        self.kept["group"] = torch.full((len(data.bags),), -1)
+        self.kept["label"] = torch.zeros(len(data.bags), dtype=torch.int64)
+
+    def begin_epoch(self, epoch: int, generator: torch.Generator) -> None:
+        """New groups at the first epoch and every `regroup_every` epochs."""
+        if (epoch - 1) % self.regroup_every == 0:
+            B, C = self._bags.counts.shape
+            order = torch.randperm(B, generator=generator)[: B // C * C]
+            self.kept["group"].fill_(-1)
+            self.kept["group"][order] = torch.arange(len(order)) // C
+            self.kept["label"][order] = torch.arange(len(order)) % C
+        grouped = torch.argsort(self.kept["group"] * self._bags.n_classes + self.kept["label"])
+        grouped = grouped[self.kept["group"][grouped] >= 0]
+        gamma = torch.from_numpy(self._bags.proportions).float()[grouped]
+        C = self._bags.n_classes
+        self._transitions = transition_matrices(gamma.reshape(-1, C, C)).to(self._device)
+
+    def batches(self, data: BagData, instances: int, generator: torch.Generator) -> Iterator[Batch]:
+        """Random batches of the instances whose bags are in a group."""
+        rows = np.flatnonzero(self.kept["group"].numpy()[data.bags.bag_of_row] >= 0)
+        shuffled = torch.from_numpy(rows)[torch.randperm(len(rows), generator=generator)]
+        for start in range(0, len(shuffled), instances):
+            yield Batch(shuffled[start : start + instances], None)
+
+    def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """`llpfc_loss`."""
+        bag = torch.from_numpy(self._bags.bag_of_row)[batch.rows]
+        return llpfc_loss(
+            logits,
+            self.kept["label"][bag].to(logits.device),
+            self._transitions,
+            self.kept["group"][bag].to(logits.device),
+        )

@@ -1,0 +1,112 @@
+"""RC, OT and PLL: cross-entropy against weights made from each instance's stored probabilities."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch.nn.functional import log_softmax
+
+from bagwise.bags import Bags
+from bagwise.data import BagData
+from bagwise.losses import ot_loss, pll_loss, rc_loss
+from bagwise.methods.base import Batch, Method, register
+from bagwise.posterior import bag_posterior
+
+
+class StoredProbabilities(Method):
+    """Keeps each instance's probabilities: its bag's proportions at first, then what the model said
+    when it last saw the instance. The weights of a batch come from what is stored, then the current
+    softmax replaces it.
+    """
+
+    def begin(self, data: BagData, device: torch.device) -> None:
+        """Store the bag's proportions for every instance."""
+        proportions = torch.from_numpy(data.bags.proportions).float().log()
+        self.kept["log_probs"] = proportions[torch.from_numpy(data.bags.bag_of_row)].to(device)
+
+    def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """The loss under what is stored, which the current log-probabilities then replace."""
+        assert batch.bags is not None
+        rows = batch.rows.to(logits.device)
+        stored = self.kept["log_probs"][rows]
+        value = self.loss_given(logits, batch.bags, stored)
+        self.kept["log_probs"][rows] = log_softmax(logits.detach().float(), -1)
+        return value
+
+    @abstractmethod
+    def loss_given(self, logits: torch.Tensor, bags: Bags, stored: torch.Tensor) -> torch.Tensor:
+        """The loss of a batch, given the stored log-probabilities (n, C) of its instances."""
+
+
+@register("rc")
+class RC(StoredProbabilities):
+    """Risk-consistent learning: weights are the label posterior given the counts.
+
+    Args:
+        engine: how the posterior is computed.
+        record_gap: also record, as `weight_gap` in the history, the mean absolute difference
+            between these weights and the multinomial ones.
+        **options: of the engine.
+    """
+
+    def __init__(self, engine: str = "auto", record_gap: bool = False, **options: Any) -> None:
+        super().__init__()
+        self.engine = engine
+        self.record_gap = record_gap
+        self.options = options
+        self._gap = [0.0, 0]
+
+    def loss_given(self, logits: torch.Tensor, bags: Bags, stored: torch.Tensor) -> torch.Tensor:
+        """`rc_loss`, after comparing the weights if asked to."""
+        if self.record_gap:
+            weights = bag_posterior(stored, bags, self.engine, **self.options).weights
+            approximate = bag_posterior(stored, bags, "multinomial").weights
+            self._gap[0] += (weights - approximate).abs().sum().item()
+            self._gap[1] += weights.numel()
+        return rc_loss(logits, bags, stored, self.engine, **self.options)
+
+    def epoch_metrics(self) -> dict[str, float]:
+        """The epoch's weight gap, if recorded."""
+        if not self.record_gap:
+            return {}
+        gap = self._gap[0] / self._gap[1]
+        self._gap = [0.0, 0]
+        return {"weight_gap": gap}
+
+
+@register("rc_approx")
+class RCApprox(RC):
+    """RC with the paper's multinomial approximation of the posterior."""
+
+    def __init__(self) -> None:
+        super().__init__(engine="multinomial")
+
+
+@register("ot")
+class OT(StoredProbabilities):
+    """Pseudo-labels by entropic optimal transport between instances and label counts.
+
+    Args:
+        epsilon: strength of the entropy.
+        iterations: Sinkhorn iterations.
+    """
+
+    def __init__(self, epsilon: float = 1.0, iterations: int = 75) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.iterations = iterations
+
+    def loss_given(self, logits: torch.Tensor, bags: Bags, stored: torch.Tensor) -> torch.Tensor:
+        """`ot_loss`."""
+        return ot_loss(logits, bags, stored, self.epsilon, self.iterations)
+
+
+@register("pll")
+class PLL(StoredProbabilities):
+    """Partial-label learning: which labels occur in a bag, not how often."""
+
+    def loss_given(self, logits: torch.Tensor, bags: Bags, stored: torch.Tensor) -> torch.Tensor:
+        """`pll_loss`."""
+        return pll_loss(logits, bags, stored)

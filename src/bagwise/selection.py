@@ -1,0 +1,73 @@
+"""Model selection on whole bags, without instance labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.model_selection import GroupKFold
+
+from bagwise.posterior import bag_posterior
+from bagwise.targets import Proportions, bag_targets
+
+
+class BagKFold:
+    """K-fold cross-validation over whole bags: no bag is ever split.
+
+    The bag ids are the second argument of `split`, as they are of `LLPClassifier.fit`, so it serves
+    as `cv` of scikit-learn's search and validation functions.
+
+    Args:
+        n_splits: number of folds.
+        shuffle: put bags into folds at random; otherwise folds are balanced by rows.
+        random_state: seed of the shuffling.
+
+    >>> bags = ["a", "a", "b", "b", "c"]
+    >>> for train, test in BagKFold(3).split(np.zeros((5, 1)), bags):
+    ...     print([bags[row] for row in test])
+    ['b', 'b']
+    ['a', 'a']
+    ['c']
+    """
+
+    def __init__(
+        self, n_splits: int = 5, shuffle: bool = False, random_state: int | None = None
+    ) -> None:
+        self.n_splits = n_splits
+        self.shuffle = shuffle
+        self.random_state = random_state
+
+    def split(
+        self, X: Any, y: npt.ArrayLike, groups: Any = None
+    ) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+        """Rows to train on and rows to test on, fold by fold; y holds the bag of each row."""
+        folds = GroupKFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
+        yield from folds.split(X, groups=np.asarray(y))
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """The number of folds."""
+        return self.n_splits
+
+
+def bag_scorer(proportions: Proportions) -> Callable[[Any, Any, npt.ArrayLike], float]:
+    """A scorer that needs no instance label: the mean log P(S|X) / K of held-out bags.
+
+    It scores anything that has `predict_proba` and `classes_`, a pipeline for instance.
+
+    Args:
+        proportions: a mapping or data frame with what is known of every bag.
+
+    >>> scorer = bag_scorer({"a": [1, 1]})        # GridSearchCV(..., scoring=scorer)
+    """
+
+    def score(estimator: Any, X: Any, bags: npt.ArrayLike) -> float:
+        targets = bag_targets(bags, proportions, estimator.classes_)
+        probabilities = np.asarray(estimator.predict_proba(X), dtype=np.float64)[targets.order]
+        log_probs = torch.from_numpy(np.log(np.maximum(probabilities, 1e-300)))
+        log_likelihood = bag_posterior(log_probs, targets.bags).log_likelihood
+        return float(log_likelihood.sum()) / len(log_probs)
+
+    return score

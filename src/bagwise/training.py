@@ -1,0 +1,301 @@
+"""The training loop: batches of whole bags, validation, the best epoch, checkpoints."""
+
+from __future__ import annotations
+
+import copy
+import math
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from bagwise.bags import Bags
+from bagwise.data import BagData
+from bagwise.evaluation import evaluate
+from bagwise.methods import Batch, Method, make_method
+from bagwise.progress import TrainingProgress
+from bagwise.run_state import RunState, load_run, save_run
+
+Row = dict[str, float]
+Selection = Literal["bag_loss", "accuracy", "last"]
+
+
+class DivergedError(RuntimeError):
+    """The loss became NaN or infinite."""
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How to train.
+
+    Attributes:
+        epochs: passes over the training bags.
+        lr: learning rate of Adam.
+        weight_decay: of Adam.
+        batch_instances: a batch holds whole bags up to this many instances; a larger bag is a batch
+            of its own.
+        schedule: "constant", or "one_cycle": the rate rises over the first 30 % of the epochs and
+            falls to nothing.
+        average: decay of an exponential moving average of the weights, which is what is then
+            validated and kept; None for no averaging.
+        clip: largest norm of a step's gradient; None for no clipping.
+        select: which epoch's weights are kept. "bag_loss": the lowest mean -log P(S|X) / K of the
+            validation bags, which needs no instance label. "accuracy": the highest validation
+            accuracy, where labels exist. "last": the last one. Without validation data: "last".
+        patience: stop after this many epochs without improvement; None never does.
+        seed: of everything random in training.
+    """
+
+    epochs: int = 30
+    lr: float = 1e-3
+    weight_decay: float = 1e-5
+    batch_instances: int = 256
+    schedule: Literal["constant", "one_cycle"] = "constant"
+    average: float | None = None
+    clip: float | None = None
+    select: Selection = "bag_loss"
+    patience: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        checks = {
+            "epochs": self.epochs >= 1,
+            "lr": self.lr > 0 and math.isfinite(self.lr),
+            "weight_decay": self.weight_decay >= 0,
+            "batch_instances": self.batch_instances >= 1,
+            "schedule": self.schedule in ("constant", "one_cycle"),
+            "average": self.average is None or 0 < self.average < 1,
+            "clip": self.clip is None or self.clip > 0,
+            "select": self.select in ("bag_loss", "accuracy", "last"),
+            "patience": self.patience is None or self.patience >= 1,
+        }
+        for name, good in checks.items():
+            if not good:
+                raise ValueError(
+                    f"{name} is {getattr(self, name)!r}, which training cannot use; "
+                    "see bagwise.training.TrainingOptions for what it can be."
+                )
+
+
+@dataclass
+class TrainingResult:
+    """What training leaves.
+
+    Attributes:
+        model: with the weights of the best epoch, in evaluation mode.
+        history: one row an epoch: `epoch`, `train_loss`, `lr`, `seconds`, and where they are known
+            `train_accuracy`, `val_bag_loss`, `val_accuracy`, `test_bag_loss`, `test_accuracy`, and
+            what the method measures.
+        best_epoch: the epoch whose weights the model has.
+    """
+
+    model: nn.Module
+    history: list[Row] = field(repr=False)
+    best_epoch: int
+
+
+def train(
+    model: nn.Module,
+    data: BagData,
+    method: str | Method = "cc",
+    options: TrainingOptions | None = None,
+    *,
+    validation: BagData | None = None,
+    test: BagData | None = None,
+    checkpoint: str | Path | None = None,
+    device: torch.device | str = "cpu",
+    progress: bool = True,
+) -> TrainingResult:
+    """Train `model` on bags.
+
+    One seed makes a run repeatable bit for bit on one machine. With `checkpoint`, a folder, all
+    that a run needs to go on is written there after each epoch, in one step; the same call then
+    goes on where a killed run was and ends exactly as if it had never stopped.
+
+    Args:
+        model: maps (n, ...) inputs to (n, C) logits; it is trained in place.
+        data: the training bags; labels, if there are any, only serve `supervised` and the history.
+        method: a name or a `Method`.
+        options: how to train.
+        validation: bags to choose the best epoch by.
+        test: measured each epoch for the history, never used to choose.
+        checkpoint: a folder for the run's state.
+        device: where the model computes.
+        progress: show a progress bar, on a terminal.
+
+    >>> _ = torch.manual_seed(0)
+    >>> labels = torch.randint(2, (400,))
+    >>> inputs = torch.randn(400, 3) + 2 * labels[:, None]
+    >>> data = BagData(inputs, Bags.from_labels(labels, [4] * 100))
+    >>> options = TrainingOptions(epochs=30, lr=0.05)
+    >>> result = train(nn.Linear(3, 2), data, "cc", options, progress=False)
+    >>> (result.model(inputs).argmax(1) == labels).float().mean() > 0.9
+    tensor(True)
+    """
+    options = options or TrainingOptions()
+    method = make_method(method)
+    device = torch.device(device)
+    if validation is None:
+        options = replace(options, select="last")
+    elif options.select == "accuracy" and validation.labels is None:
+        raise ValueError(
+            'select="accuracy" needs labels for the validation instances, and there are none; '
+            'use select="bag_loss", which needs only the counts.'
+        )
+    model.to(device)
+    inputs = data.inputs.to(device)
+    method.begin(data, device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(options.seed)
+        state = RunState(
+            model=model,
+            average=copy.deepcopy(model).requires_grad_(False) if options.average else None,
+            optimizer=torch.optim.Adam(
+                model.parameters(), lr=options.lr, weight_decay=options.weight_decay
+            ),
+            method=method,
+            generator=torch.Generator().manual_seed(options.seed),
+        )
+        identity = _identity(model, data, method, options)
+        if checkpoint is not None:
+            load_run(Path(checkpoint), state, identity)
+        with TrainingProgress(method.name, options.epochs, state.history, progress) as bar:
+            while not _finished(state, options):
+                row = _epoch(state, data, inputs, options, bar)
+                kept = state.average or model
+                for name, part in (("val", validation), ("test", test)):
+                    if part is not None:
+                        measured = evaluate(kept, part, device)
+                        row |= {f"{name}_{key}": value for key, value in measured.items()}
+                state.history.append(row)
+                if _is_best(state.history, options):
+                    state.best_epoch = int(row["epoch"])
+                    state.best = {k: v.detach().clone() for k, v in kept.state_dict().items()}
+                if checkpoint is not None:
+                    save_run(Path(checkpoint), state, identity)
+                bar.epoch_done(row)
+    model.load_state_dict(state.best)
+    model.eval()
+    return TrainingResult(model, state.history, state.best_epoch)
+
+
+def _epoch(
+    state: RunState,
+    data: BagData,
+    inputs: torch.Tensor,
+    options: TrainingOptions,
+    bar: TrainingProgress,
+) -> Row:
+    """One pass over the training bags."""
+    started = time.perf_counter()
+    epoch = len(state.history) + 1
+    model, method = state.model, state.method
+    model.train()
+    method.begin_epoch(epoch, state.generator)
+    loss_sum = torch.zeros((), dtype=torch.float64)
+    correct = seen = 0
+    batches = method.batches(data, options.batch_instances, state.generator)
+    for number, batch in enumerate(batches, start=1):
+        rate = options.lr * _schedule(options, (epoch - 1 + seen / len(data)) / options.epochs)
+        for group in state.optimizer.param_groups:
+            group["lr"] = rate
+        logits = model(inputs[batch.rows.to(inputs.device)])
+        value = _step(state, logits, batch, options.clip, f"epoch {epoch}, batch {number}")
+        if state.average is not None and options.average is not None:
+            _move_average(state.average, model, options.average, state.steps)
+        state.steps += 1
+        loss_sum += value * len(batch.rows)
+        seen += len(batch.rows)
+        if data.labels is not None:
+            found = logits.detach().argmax(-1).cpu()
+            correct += int((found == data.labels[batch.rows]).sum())
+        bar.step(seen / len(data))
+    row: Row = {"epoch": epoch, "train_loss": loss_sum.item() / seen, "lr": rate}
+    if data.labels is not None:
+        row["train_accuracy"] = correct / seen
+    row |= method.epoch_metrics()
+    row["seconds"] = time.perf_counter() - started
+    return row
+
+
+def _step(
+    state: RunState, logits: torch.Tensor, batch: Batch, clip: float | None, place: str
+) -> float:
+    """One step of the optimizer; returns the loss before it."""
+    if not logits.isfinite().all():
+        raise _diverged("the model's output", place)
+    loss = state.method.loss(logits, batch)
+    value = loss.item()
+    if not math.isfinite(value):
+        raise _diverged("the loss", place)
+    state.optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    if clip is not None:
+        nn.utils.clip_grad_norm_(state.model.parameters(), clip)
+    state.optimizer.step()
+    return value
+
+
+def _diverged(what: str, place: str) -> DivergedError:
+    return DivergedError(
+        f"{what} became NaN or infinite in {place}. The usual causes are a learning rate that is "
+        "too high (try a tenth of it) and inputs that are not standardised. The last checkpoint, "
+        "if one was asked for, is that of the epoch before."
+    )
+
+
+def _schedule(options: TrainingOptions, done: float) -> float:
+    """Factor of the learning rate after the share `done` of all epochs."""
+    if options.schedule == "constant":
+        return 1.0
+    rise = 0.3
+    if done < rise:
+        return 0.04 + 0.96 * (1 - math.cos(math.pi * done / rise)) / 2
+    return max((1 + math.cos(math.pi * (done - rise) / (1 - rise))) / 2, 1e-4)
+
+
+@torch.no_grad()
+def _move_average(average: nn.Module, model: nn.Module, decay: float, steps: int) -> None:
+    """Move the averaged weights towards the current ones; fast at first, when they are far off."""
+    decay = min(decay, (1 + steps) / (10 + steps))
+    own, current = average.state_dict(), model.state_dict()
+    for name, tensor in own.items():
+        if tensor.is_floating_point():
+            tensor.lerp_(current[name], 1 - decay)
+        else:
+            tensor.copy_(current[name])
+
+
+def _is_best(history: list[Row], options: TrainingOptions) -> bool:
+    """Whether the last row is better than all before it (ties: the earlier one stays)."""
+    if options.select == "last":
+        return True
+    sign = 1 if options.select == "accuracy" else -1
+    scores = [sign * row[f"val_{options.select}"] for row in history]
+    return len(scores) == 1 or scores[-1] > max(scores[:-1])
+
+
+def _finished(state: RunState, options: TrainingOptions) -> bool:
+    done = len(state.history)
+    waited = options.patience is not None and done - state.best_epoch >= options.patience > 0
+    return done >= options.epochs or (done > 0 and options.select != "last" and waited)
+
+
+def _identity(
+    model: nn.Module, data: BagData, method: Method, options: TrainingOptions
+) -> dict[str, Any]:
+    """What must be the same for a run to go on from a checkpoint."""
+    settings = asdict(options)
+    if options.schedule == "constant":
+        del settings["epochs"]  # a run may be made longer
+    bags: Bags = data.bags
+    return {
+        "method": method.name or type(method).__name__,
+        "options": settings,
+        "inputs": list(data.inputs.shape),
+        "bags": bags.fingerprint(),
+        "model": {name: list(value.shape) for name, value in model.state_dict().items()},
+    }

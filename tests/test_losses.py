@@ -1,0 +1,150 @@
+"""Losses and their gradients against direct transcriptions of the formulas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from bagwise import Bags, cc_loss, dllp_loss, llpfc_loss, ot_loss, pll_loss, rc_loss
+from oracles import enumerate_bag, multinomial_bag, random_bags
+
+SHAPES = [(K, C) for K in (2, 4, 7, 8) for C in (3, 5, 10)]
+
+
+def transcribed(name: str, logits: torch.Tensor, bags: Bags, stored: torch.Tensor) -> torch.Tensor:
+    """The loss of one bag of K instances, from the paper's formulas, by enumeration."""
+    K = len(logits)
+    counts = bags.counts[0]
+    log_e = logits.log_softmax(-1)
+    if name == "cc":
+        labels = torch.tensor(_all_labelings(counts))
+        return -torch.logsumexp(log_e[torch.arange(K), labels].sum(1), 0) / K
+    if name == "cc_approx":
+        return -multinomial_bag(log_e, counts)[0] / K
+    if name == "dllp":
+        return -(torch.tensor(counts / K) * log_e.exp().mean(0).log()).nansum()
+    if name == "rc":
+        weights = enumerate_bag(stored.double().numpy(), counts)[1]
+    elif name == "rc_approx":
+        weights = multinomial_bag(stored.double().log_softmax(-1), counts)[1]
+    else:  # pll
+        weights = np.where(counts > 0, stored.double().exp().numpy(), 0)
+        weights /= weights.sum(1, keepdims=True)
+    return -(torch.tensor(weights) * log_e).sum() / K
+
+
+def _all_labelings(counts: np.ndarray) -> np.ndarray:
+    from oracles import labelings
+
+    return labelings(counts)
+
+
+LOSSES: dict[str, Callable[..., torch.Tensor]] = {
+    "cc": lambda logits, bags, stored: cc_loss(logits, bags),
+    "cc_approx": lambda logits, bags, stored: cc_loss(logits, bags, engine="multinomial"),
+    "dllp": lambda logits, bags, stored: dllp_loss(logits, bags),
+    "rc": lambda logits, bags, stored: rc_loss(logits, bags, stored),
+    "rc_approx": lambda logits, bags, stored: rc_loss(logits, bags, stored, engine="multinomial"),
+    "pll": pll_loss,
+}
+
+
+@pytest.mark.parametrize(("K", "C"), SHAPES)
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_values_and_gradients_are_those_of_the_formulas(
+    name: str, K: int, C: int, dtype: torch.dtype
+) -> None:
+    logits, bags = random_bags(K + C, [K], C)
+    stored = random_bags(K * C, [K], C)[0].log_softmax(-1)
+    expected_logits = logits.clone().requires_grad_()
+    expected = transcribed(name, expected_logits, bags, stored)
+    expected.backward()
+    found_logits = logits.to(dtype).requires_grad_()
+    found = LOSSES[name](found_logits, bags, stored.to(dtype))
+    found.backward()
+    assert found.dtype == dtype
+    tolerance = 1e-9 if dtype is torch.float64 else 2e-5
+    assert found.item() == pytest.approx(expected.item(), rel=tolerance, abs=tolerance)
+    torch.testing.assert_close(
+        found_logits.grad.double(), expected_logits.grad, atol=tolerance, rtol=0
+    )
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "ot"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [50.0, 1000.0])
+def test_extreme_logits_give_finite_losses_and_gradients(
+    name: str, dtype: torch.dtype, scale: float
+) -> None:
+    logits, bags = random_bags(3, [7, 8, 2], 5, spread=scale)
+    logits = logits.clamp(-scale, scale).to(dtype).requires_grad_()
+    stored = logits.detach().flip(0).log_softmax(-1)
+    loss = {**LOSSES, "ot": ot_loss}[name](logits, bags, stored)
+    loss.backward()
+    assert loss.isfinite()
+    assert logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["cc", "cc_approx", "dllp"])
+def test_extreme_logits_give_the_right_likelihood(name: str) -> None:
+    # Two instances, both sure of class 0 by 800 nats, one of each class: a bag loss of about 400.
+    logits = torch.tensor([[800.0, 0], [800, 0]], dtype=torch.float64)
+    loss = LOSSES[name](logits, Bags([2], [[1, 1]]), None).item()
+    half_log_two = {"cc": math.log(2) / 2, "cc_approx": math.log(2) / 2, "dllp": 0}[name]
+    assert loss == pytest.approx(400 - half_log_two)
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "ot"])
+def test_a_batch_has_the_size_weighted_mean_loss_of_its_bags(name: str) -> None:
+    logits, bags = random_bags(4, [2, 9, 1, 5], 3)
+    stored = random_bags(5, [2, 9, 1, 5], 3)[0].log_softmax(-1)
+    function = {**LOSSES, "ot": ot_loss}[name]
+    alone = [
+        function(logits[bags.rows([b])], bags.select([b]), stored[bags.rows([b])]).item()
+        for b in range(4)
+    ]
+    expected = np.average(alone, weights=bags.sizes)
+    assert function(logits, bags, stored).item() == pytest.approx(expected, rel=1e-12)
+
+
+def test_no_gradient_flows_into_what_is_stored() -> None:
+    logits, bags = random_bags(6, [4], 3)
+    stored = logits.log_softmax(-1).requires_grad_()
+    for function in (rc_loss, ot_loss, pll_loss):
+        function(logits.clone().requires_grad_(), bags, stored).backward()
+    assert stored.grad is None
+
+
+def test_ot_is_rc_with_the_transport_engine() -> None:
+    logits, bags = random_bags(7, [6], 3)
+    expected = rc_loss(logits, bags, logits, engine="transport", epsilon=0.5, iterations=10)
+    assert torch.equal(ot_loss(logits, bags, logits, epsilon=0.5, iterations=10), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_llpfc_is_the_forward_corrected_cross_entropy(dtype: torch.dtype) -> None:
+    rng = np.random.default_rng(0)
+    T = rng.dirichlet(np.ones(3), size=(2, 3)).transpose(0, 2, 1)  # columns sum to 1
+    groups, noisy = np.array([0, 1, 1, 0]), np.array([0, 2, 1, 2])
+    logits = torch.tensor(rng.normal(size=(4, 3)), dtype=dtype)
+    p = logits.double().softmax(-1).numpy()
+    expected = -np.mean(
+        [np.log(T[g, i] @ p[k]) for k, (g, i) in enumerate(zip(groups, noisy, strict=True))]
+    )
+    T_, groups_, noisy_ = torch.tensor(T), torch.tensor(groups), torch.tensor(noisy)
+    assert llpfc_loss(logits, noisy_, T_, groups_).item() == pytest.approx(expected, rel=1e-5)
+    assert llpfc_loss(logits, noisy_, T_[groups_]).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_llpfc_is_finite_with_classes_that_a_group_lacks() -> None:
+    transition = torch.tensor([[[1.0, 0, 0], [0, 1, 0], [0, 0, 0]]])
+    logits = torch.tensor([[0.0, 0, 900]]).requires_grad_()
+    loss = llpfc_loss(logits, torch.tensor([1]), transition)
+    loss.backward()
+    assert loss.isfinite()
+    assert logits.grad.isfinite().all()

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bagwise import BagData, Bags
+from bagwise.methods import LLPFC, METHODS, RC, Batch, Method, make_method, register
+from bagwise.methods.llpfc import transition_matrices
+from oracles import random_bags
+
+CPU = torch.device("cpu")
+
+
+def some_data(sizes: list[int], C: int = 3, seed: int = 0) -> BagData:
+    logits, bags = random_bags(seed, sizes, C)
+    return BagData(logits.float(), bags)
+
+
+def test_every_method_of_the_paper_is_found_by_name() -> None:
+    names = ["rc", "rc_approx", "cc", "cc_approx", "dllp", "llpfc", "ot", "pll", "supervised"]
+    assert set(names) <= set(METHODS)
+    for name in names:
+        assert make_method(name).name == name
+
+
+def test_unknown_names_and_options_say_what_there_is() -> None:
+    with pytest.raises(ValueError, match=r"'ccc'; choose one of cc, .*rc, .*pll"):
+        make_method("ccc")
+    with pytest.raises(TypeError, match=r"'ot'.*temperature"):
+        make_method("ot", temperature=3)
+
+
+@pytest.mark.parametrize("name", ["rc", "rc_approx", "ot", "pll"])
+def test_stored_probabilities_begin_as_proportions_and_follow_the_model(name: str) -> None:
+    data = some_data([2, 3, 4])
+    method = make_method(name)
+    method.begin(data, CPU)
+    expected = data.bags.proportions[data.bags.bag_of_row]
+    np.testing.assert_allclose(method.kept["log_probs"].exp().numpy(), expected, rtol=1e-6)
+    index = np.array([2, 0])
+    batch = Batch(torch.from_numpy(data.bags.rows(index)), data.bags.select(index))
+    logits = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    first = method.loss(logits, batch)
+    torch.testing.assert_close(method.kept["log_probs"][batch.rows], logits.log_softmax(-1))
+    untouched = data.bags.rows([1])
+    np.testing.assert_allclose(
+        method.kept["log_probs"][untouched].exp().numpy(), expected[untouched], rtol=1e-6
+    )
+    assert method.loss(logits, batch) != first  # the weights now come from what was stored
+
+
+def test_the_first_weights_of_rc_are_the_proportions() -> None:
+    data = some_data([5, 5])
+    method = RC()
+    method.begin(data, CPU)
+    batch = Batch(torch.arange(10), data.bags)
+    logits = torch.randn(10, 3, generator=torch.Generator().manual_seed(1))
+    proportions = torch.tensor(data.bags.proportions[data.bags.bag_of_row]).float()
+    expected = torch.nn.functional.cross_entropy(logits, proportions)
+    torch.testing.assert_close(method.loss(logits, batch), expected)
+
+
+def test_batches_are_all_bags_once_in_random_order() -> None:
+    data = some_data([3] * 20)
+    batches = list(make_method("cc").batches(data, 7, torch.Generator().manual_seed(0)))
+    rows = torch.cat([batch.rows for batch in batches])
+    assert sorted(rows.tolist()) == list(range(60))
+    assert rows.tolist() != list(range(60))
+    for batch in batches:
+        assert batch.bags is not None
+        assert batch.bags.n_instances == len(batch.rows) <= 7
+
+
+def test_transition_matrices_follow_the_formula_and_have_stochastic_columns() -> None:
+    gamma = np.random.default_rng(0).dirichlet(np.ones(4), size=(3, 4))
+    T = transition_matrices(torch.tensor(gamma)).numpy()
+    for g in range(3):
+        for i in range(4):
+            for c in range(4):
+                expected = gamma[g, i, c] / (4 * gamma[g, :, c].mean())
+                assert T[g, i, c] == pytest.approx(expected)
+    np.testing.assert_allclose(T.sum(axis=1), 1)
+
+
+def test_llpfc_groups_bags_by_number_of_classes_and_regroups() -> None:
+    data = some_data([4] * 11, C=3)
+    method = LLPFC(regroup_every=2)
+    method.begin(data, CPU)
+    generator = torch.Generator().manual_seed(0)
+    seen = []
+    for epoch in range(1, 5):
+        method.begin_epoch(epoch, generator)
+        group, label = method.kept["group"].numpy(), method.kept["label"].numpy()
+        assert (group == -1).sum() == 11 % 3  # left over: they wait
+        for g in range(3):
+            assert sorted(label[group == g]) == [0, 1, 2]
+        rows = torch.cat([b.rows for b in method.batches(data, 10, generator)])
+        assert sorted(rows.tolist()) == np.flatnonzero(group[data.bags.bag_of_row] >= 0).tolist()
+        seen.append(group.copy())
+    assert (seen[0] == seen[1]).all()
+    assert (seen[2] == seen[3]).all()
+    assert (seen[1] != seen[2]).any()
+
+
+def test_llpfc_uses_the_transitions_of_each_group() -> None:
+    data = some_data([4] * 6, C=3)
+    method = LLPFC()
+    method.begin(data, CPU)
+    method.begin_epoch(1, torch.Generator().manual_seed(0))
+    logits = torch.randn(24, 3, generator=torch.Generator().manual_seed(1))
+    found = method.loss(logits, Batch(torch.arange(24), None)).item()
+    p = logits.softmax(-1).numpy()
+    group, label = method.kept["group"].numpy(), method.kept["label"].numpy()
+    gamma = data.bags.proportions
+    losses = []
+    for k, bag in enumerate(data.bags.bag_of_row):
+        members = np.flatnonzero(group == group[bag])
+        total = gamma[members].sum(axis=0)
+        T = np.divide(gamma[bag], total, out=np.zeros(3), where=total > 0)
+        losses.append(-np.log(T @ p[k]))
+        assert 0 <= label[bag] < 3
+    assert found == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_llpfc_needs_a_group_of_bags() -> None:
+    with pytest.raises(ValueError, match=r"3 bags .* only 2 bags"):
+        LLPFC().begin(some_data([4, 4], C=3), CPU)
+
+
+def test_supervised_says_that_it_needs_labels() -> None:
+    with pytest.raises(ValueError, match=r"needs a label for each instance.*for instance cc"):
+        make_method("supervised").begin(some_data([4, 4]), CPU)
+
+
+def test_a_new_method_is_one_class() -> None:
+    @register("test_only_uniform")
+    class Uniform(Method):
+        def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+            return -logits.log_softmax(-1).mean()
+
+    try:
+        assert isinstance(make_method("test_only_uniform"), Uniform)
+    finally:
+        del METHODS["test_only_uniform"]
+
+
+def test_data_of_different_lengths_are_refused() -> None:
+    with pytest.raises(ValueError, match="3 rows of inputs, but the bags have 2"):
+        BagData(torch.zeros(3, 1), Bags([2], [[1, 1]]))
+    with pytest.raises(ValueError, match=r"labels has shape \(3,\)"):
+        BagData(torch.zeros(2, 1), Bags([2], [[1, 1]]), torch.zeros(3))
