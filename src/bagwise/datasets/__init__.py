@@ -1,0 +1,107 @@
+"""The paper's data sets, and scikit-learn's digits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.datasets import load_digits
+
+from bagwise.datasets.catalog import SOURCES, DatasetNotFoundError, fetch, find, folders
+from bagwise.datasets.readers import DataFileError, read_cifar10, read_idx_pair
+
+__all__ = [
+    "DATASETS",
+    "SOURCES",
+    "DataFileError",
+    "Dataset",
+    "DatasetNotFoundError",
+    "find",
+    "folders",
+    "load_dataset",
+]
+
+DATASETS = ("digits", *SOURCES)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Images and labels, in the published split.
+
+    Attributes:
+        name: as in `DATASETS`.
+        train_inputs: (N, channels, height, width) floats, standardised by channel with the
+            statistics of the training split.
+        train_labels: (N,) integers.
+        test_inputs: like the training inputs, with the same statistics.
+        test_labels: (M,) integers.
+        n_classes: C.
+    """
+
+    name: str
+    train_inputs: torch.Tensor
+    train_labels: torch.Tensor
+    test_inputs: torch.Tensor
+    test_labels: torch.Tensor
+    n_classes: int = 10
+
+
+def load_dataset(name: str, data_dir: str | Path | None = None, progress: bool = True) -> Dataset:
+    """Read a data set, downloading it where it is nowhere on this machine.
+
+    Args:
+        name: digits (embedded), mnist, fashion-mnist, kmnist or cifar10.
+        data_dir: a folder with a folder of that name; looked at before $BAGWISE_DATA, the user's
+            cache and the system's data sets.
+        progress: show a progress bar for downloads.
+
+    >>> digits = load_dataset("digits")
+    >>> digits.train_inputs.shape, digits.test_inputs.shape
+    (torch.Size([1437, 1, 8, 8]), torch.Size([360, 1, 8, 8]))
+    """
+    if name not in DATASETS:
+        raise ValueError(f"dataset is {name!r}; choose one of {', '.join(DATASETS)}.")
+    if name == "digits":
+        return _digits()
+    folder = fetch(name, None if data_dir is None else Path(data_dir), progress)
+    if name == "cifar10":
+        unpacked = folder / str(SOURCES[name].unpacked)
+        parts = read_cifar10(
+            unpacked if unpacked.is_dir() else folder / next(iter(SOURCES[name].hashes))
+        )
+        return _standardised(name, *parts)
+    files = [folder / file for file in SOURCES[name].hashes]
+    train_images, train_labels = read_idx_pair(files[0], files[1], 10)
+    test_images, test_labels = read_idx_pair(files[2], files[3], 10)
+    return _standardised(name, train_images, train_labels, test_images, test_labels)
+
+
+def _digits() -> Dataset:
+    """scikit-learn's digits: every fifth one is for testing."""
+    images, labels = load_digits(return_X_y=True)
+    images = images.reshape(-1, 1, 8, 8)
+    test = np.arange(len(labels)) % 5 == 0
+    return _standardised("digits", images[~test], labels[~test], images[test], labels[test])
+
+
+def _standardised(
+    name: str,
+    train_images: npt.NDArray[np.generic],
+    train_labels: npt.NDArray[np.generic],
+    test_images: npt.NDArray[np.generic],
+    test_labels: npt.NDArray[np.generic],
+) -> Dataset:
+    axes = (0, 2, 3)
+    pixels = train_images.astype(np.float32)
+    mean = pixels.mean(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
+    std = pixels.std(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
+    return Dataset(
+        name,
+        torch.from_numpy((pixels - mean) / std),
+        torch.from_numpy(train_labels.astype(np.int64)),
+        torch.from_numpy((test_images.astype(np.float32) - mean) / std),
+        torch.from_numpy(test_labels.astype(np.int64)),
+    )
