@@ -19,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagKFold, Bags, LLPClassifier, bag_scorer, most_probable_labeling
 from bagwise.methods import OT
+from bagwise.targets import bag_targets
 
 X, y = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])
@@ -333,3 +334,64 @@ def test_rounded_proportions_are_taken() -> None:
         for b in range(30)
     }
     assert quick().fit(X_, bags, shares).score(X_, y_) > 0.9
+
+
+def test_series_of_label_counts_are_read_by_their_labels() -> None:
+    labels = pd.Series(NAMES[y])
+    series = {b: labels[b == BAGS].value_counts() for b in range(15)}  # ordered by frequency
+    expected = quick(epochs=2).fit(X, BAGS, FRAME).predict_proba(X)
+    found = quick(epochs=2).fit(X, BAGS, series)
+    assert found.classes_.tolist() == NAMES.tolist()
+    np.testing.assert_array_equal(found.predict_proba(X), expected)
+
+
+def test_a_single_row_left_over_can_be_trained_on() -> None:
+    model = quick(epochs=1, validation_fraction=0, batch_instances=149).fit(X, y)
+    assert np.isfinite(model.predict_proba(X)).all()
+
+
+def test_large_offsets_do_not_cost_precision() -> None:
+    shifted = X + 1.7e9  # like timestamps: single precision has steps of 128 there
+    assert quick().fit(shifted, BAGS, COUNTS).score(shifted, y) > 0.9
+
+
+def test_parameters_from_numpy_and_methods_with_options_are_saved(tmp_path: Path) -> None:
+    model = quick(
+        epochs=np.int64(2), lr=np.float32(1e-3), random_state=np.int64(3), method=OT(epsilon=0.5)
+    ).fit(X, BAGS, COUNTS)
+    assert model.method.kept == {}  # what fitting keeps is not the caller's
+    model.save(tmp_path / "model")
+    again = LLPClassifier.load(tmp_path / "model")
+    assert (again.epochs, again.random_state, again.method.epsilon) == (2, 3, 0.5)
+    assert again.classes_.dtype == model.classes_.dtype
+
+
+def test_only_a_model_folder_is_replaced(fitted: LLPClassifier, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    fitted.save(folder)
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="other things"):
+        fitted.save(folder)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ValueError, match="other things"):
+        fitted.save(tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("bags", "proportions", "message"),
+    [
+        ([None, "a"], {"a": [1, 1]}, "bag of row 0 is missing"),
+        ([1, "a"], {"a": [1, 1]}, "some bag ids are text"),
+        (["a", "a"], {"a": 0.5}, r"0.5 for bag 'a'; a number for each class"),
+        (["a"] * 20, {"a": [0.045] * 20}, "sum to 0.9"),
+    ],
+)
+def test_bad_ids_are_named(bags: Any, proportions: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        bag_targets(np.array(bags, dtype=object), proportions)
+
+
+def test_proportions_that_do_not_fit_the_size_are_warned_about() -> None:
+    with pytest.warns(UserWarning, match=r"bag 'a' are not those of its 3 rows; \[2, 1\] is taken"):
+        targets = bag_targets(["a"] * 3, {"a": [0.5, 0.5]})
+    assert targets.rounding == pytest.approx(1 / 6)

@@ -148,3 +148,44 @@ def test_llpfc_is_finite_with_classes_that_a_group_lacks() -> None:
     loss.backward()
     assert loss.isfinite()
     assert logits.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "ot"])
+def test_wrong_shapes_and_types_are_named(name: str) -> None:
+    logits, bags = random_bags(8, [3, 2], 3)
+    function = {**LOSSES, "ot": ot_loss}[name]
+    for wrong in (logits[:, :1], logits[:4], logits[:1]):
+        with pytest.raises(ValueError, match=r"5 instances and 3 classes"):
+            function(wrong, bags, logits)
+    with pytest.raises(TypeError, match="ndarray"):
+        function(logits.numpy(), bags, logits)
+    with pytest.raises(TypeError, match=r"bags is a list"):
+        function(logits, [3, 2], logits)
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "ot"])
+def test_masked_classes_that_no_bag_has_do_no_harm(name: str) -> None:
+    logits, _ = random_bags(9, [4], 3)
+    bags = Bags([4], [[2, 2, 0]])
+    masked = logits.clone()
+    masked[:, 2] = -math.inf
+    masked.requires_grad_()
+    function = {**LOSSES, "ot": ot_loss}[name]
+    loss = function(masked, bags, logits.log_softmax(-1))
+    loss.backward()
+    assert loss.isfinite()
+    assert masked.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "ot"])
+def test_half_precision_is_taken(name: str) -> None:
+    logits, bags = random_bags(10, [4, 3], 3)
+    function = {**LOSSES, "ot": ot_loss}[name]
+    stored = logits.log_softmax(-1)
+    rough = function(logits.bfloat16(), bags, stored.bfloat16()).item()
+    assert rough == pytest.approx(function(logits, bags, stored).item(), rel=0.05)
+
+
+def test_transitions_must_match_instances_or_groups() -> None:
+    with pytest.raises(ValueError, match="2 transition matrices for 4 instances"):
+        llpfc_loss(torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64), torch.ones(2, 2, 2) / 2)

@@ -20,7 +20,7 @@ from bagwise import BagData, Bags, TrainingOptions, train
 from bagwise.checkpoint import load_tensors
 from bagwise.demo import digits_in_bags, run
 from bagwise.estimator import split_bags
-from bagwise.methods import Batch, Method
+from bagwise.methods import OT, Batch, Method
 from bagwise.models import Standardize, mlp
 from bagwise.run_state import CHECKPOINT
 from bagwise.training import DivergedError, TrainingResult
@@ -245,7 +245,9 @@ def test_a_loss_that_turns_nan_stops_with_place_and_cause(tmp_path: Path) -> Non
 def test_a_model_that_blows_up_stops_the_run_too() -> None:
     data = BagData(1e30 * torch.randn(64, 5), Bags([8] * 8, [[4, 4]] * 8))
     model = nn.Sequential(nn.Linear(5, 50), nn.Linear(50, 2))
-    with pytest.raises(DivergedError, match=r"the model's output .*epoch \d.*standardised"):
+    with pytest.raises(
+        DivergedError, match=r"(the model's output|a weight) .*epoch \d.*standardised"
+    ):
         train(model, data, "cc", TrainingOptions(lr=1e20, epochs=3), progress=False)
 
 
@@ -277,3 +279,55 @@ def test_cc_and_rc_come_close_to_supervised_learning_on_digits(K: int) -> None:
     assert accuracy["cc"] >= accuracy["supervised"] - 0.015
     assert accuracy["rc"] >= accuracy["supervised"] - 0.015
     assert accuracy["cc"] >= 0.97
+
+
+def test_weights_broken_by_the_last_step_are_never_kept(tmp_path: Path) -> None:
+    data = BagData(torch.randn(64, 5), Bags([8] * 8, [[4, 4]] * 8))
+    options = TrainingOptions(epochs=1, lr=1e38)
+    model = nn.Sequential(nn.Linear(5, 5), nn.Linear(5, 2))
+    with torch.no_grad():
+        model[0].weight.fill_(3e38)
+    with pytest.raises(DivergedError):
+        train(model, data, "cc", options, checkpoint=tmp_path, progress=False)
+    assert not (tmp_path / CHECKPOINT).exists()
+
+
+def test_other_data_or_method_options_are_another_run(tmp_path: Path) -> None:
+    data, test = digits_in_bags(16)
+    other = BagData(data.inputs + 1, data.bags, data.labels)
+
+    def go(data: BagData, method: Any, epochs: int = 2) -> TrainingResult:
+        torch.manual_seed(0)
+        options = TrainingOptions(epochs=epochs)
+        return train(
+            mlp((64,), 10), data, method, options, test=test, checkpoint=tmp_path, progress=False
+        )
+
+    go(data, OT(epsilon=0.5))
+    with pytest.raises(ValueError, match="data was"):
+        go(other, OT(epsilon=0.5))
+    with pytest.raises(ValueError, match=r"epsilon was '0.5' and is now '1.0'"):
+        go(data, OT())
+    with pytest.raises(ValueError, match="has 2 epochs already, and only 1"):
+        go(data, OT(epsilon=0.5), epochs=1)
+
+
+def test_tensors_a_method_adds_later_survive(tmp_path: Path) -> None:
+    class Counting(Method):
+        name = "counting"
+
+        def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+            self.kept["n"] = self.kept.get("n", torch.zeros(())) + 1
+            return logits.square().mean()
+
+    small_run(Counting(), tmp_path, epochs=1)
+    method = Counting()
+    small_run(method, tmp_path, epochs=2)
+    per_epoch = math.ceil(142 / 32)
+    assert method.kept["n"] == 2 * per_epoch
+
+
+def test_a_model_with_the_wrong_number_of_outputs_is_named() -> None:
+    data = BagData(torch.randn(8, 2), Bags([4, 4], [[2, 2], [1, 3]]))
+    with pytest.raises(ValueError, match=r"returns \(8, 3\) for 8 instances of 2 classes"):
+        train(nn.Linear(2, 3), data, "cc", progress=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import tempfile
@@ -12,8 +13,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from bagwise.checkpoint import load_tensors, save_tensors
-from bagwise.methods import METHODS, Method
+from bagwise.checkpoint import current_umask, load_tensors, save_tensors
+from bagwise.methods import METHODS, Method, make_method
 from bagwise.models import MODELS, Factory, Standardize, make_model
 
 if TYPE_CHECKING:
@@ -26,19 +27,15 @@ FORMAT = 1
 
 def save(classifier: LLPClassifier, path: Path) -> None:
     """Write the classifier to `path`, replacing a classifier that is already there."""
-    if path.exists() and not (path / CONFIG).exists() and any(path.iterdir()):
-        raise ValueError(f"{path} holds other things than a Bagwise model; choose another folder.")
-    params = classifier.get_params(deep=False)
-    own_model = isinstance(params["model"], str)
-    params["model"] = params["model"] if own_model else None
-    if isinstance(params["method"], Method):
-        params["method"] = params["method"].name
-    if not isinstance(params["random_state"], int):
-        params["random_state"] = None
+    _refuse_other_things(path)
+    classes = classifier.classes_
+    if classes.dtype.kind not in "biufUO":
+        raise ValueError(f"classes of type {classes.dtype} cannot be saved; use text or numbers.")
     config = {
         "format": FORMAT,
-        "params": params,
-        "classes": classifier.classes_.tolist(),
+        **_plain_params(classifier),
+        "classes": classes.tolist(),
+        "classes_dtype": classes.dtype.str,
         "shape": list(classifier.shape_in_),
         "n_features_in": classifier.n_features_in_,
         "feature_names_in": getattr(classifier, "feature_names_in_", np.array([])).tolist() or None,
@@ -50,17 +47,55 @@ def save(classifier: LLPClassifier, path: Path) -> None:
     try:
         (new / CONFIG).write_text(json.dumps(config, indent=1))
         save_tensors(new / TENSORS, classifier.model_.state_dict(), {"format": FORMAT})
-        new.chmod(0o755)
+        new.chmod(0o777 & ~current_umask())
         if path.exists():
-            old = new.with_suffix(".old")
+            old = new.with_name(f"{new.name}.old")
             path.rename(old)
-            new.rename(path)
+            try:
+                new.rename(path)
+            except OSError:
+                old.rename(path)
+                raise
             shutil.rmtree(old)
         else:
             new.rename(path)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
+
+
+def _refuse_other_things(path: Path) -> None:
+    """A folder may be replaced only if it holds a Bagwise model and nothing else."""
+    if not path.exists():
+        return
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else {path.name}
+    if path.is_dir() and names <= {CONFIG, TENSORS}:
+        if CONFIG in names:
+            _read_config(path / CONFIG)
+        return
+    raise ValueError(f"{path} holds other things than a Bagwise model; choose another folder.")
+
+
+def _plain_params(classifier: LLPClassifier) -> dict[str, Any]:
+    """The constructor's arguments as JSON can hold them."""
+    params = {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in classifier.get_params(deep=False).items()
+    }
+    method = params["method"]
+    options = None
+    if isinstance(method, Method):
+        if METHODS.get(method.name) is not type(method):
+            raise ValueError(
+                f"{type(method).__name__} has no name to find it by when the model is loaded; "
+                'put @register("name") before the class.'
+            )
+        params["method"], options = method.name, method.settings()
+    params["model"] = params["model"] if isinstance(params["model"], str) else None
+    params["device"] = str(params["device"])
+    if not isinstance(params["random_state"], int):
+        params["random_state"] = None
+    return {"params": params, "method_options": options}
 
 
 def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None) -> LLPClassifier:
@@ -70,8 +105,15 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
             raise ValueError(f"{path} has no {name}; it is not a complete Bagwise model folder.")
     config = _read_config(path / CONFIG)
     tensors, _ = load_tensors(path / TENSORS)
+    if unknown := config["params"].keys() - set(cls._get_param_names()):
+        raise ValueError(f"{path / CONFIG} has unknown parameters: {', '.join(sorted(unknown))}.")
     classifier = cls(**config["params"])
-    classifier.classes_ = np.array(config["classes"])
+    if config["method_options"] is not None:
+        classifier.method = make_method(config["params"]["method"], **config["method_options"])
+    try:
+        classifier.classes_ = np.array(config["classes"], dtype=config["classes_dtype"])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path / CONFIG} is damaged: classes: {error}.") from error
     classifier.shape_in_ = tuple(config["shape"])
     classifier.n_features_in_ = config["n_features_in"]
     if config["feature_names_in"]:
@@ -87,7 +129,7 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
     if own is None:
         classifier.model = model  # type: ignore[assignment]  # None has been refused
     if isinstance(classifier.model, nn.Module):
-        body = classifier.model
+        body = copy.deepcopy(classifier.model)
     else:
         body = make_model(classifier.model, classifier.shape_in_, len(classifier.classes_))
     first: nn.Module = nn.Identity()
@@ -118,7 +160,9 @@ def _read_config(path: Path) -> dict[str, Any]:
         )
     expected: dict[str, tuple[type, ...]] = {
         "params": (dict,),
+        "method_options": (dict, type(None)),
         "classes": (list,),
+        "classes_dtype": (str,),
         "shape": (list,),
         "n_features_in": (int,),
         "feature_names_in": (list, type(None)),

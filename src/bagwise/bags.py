@@ -154,8 +154,7 @@ class Bags:
                 "proportions must be 0 or more."
             )
         totals = shares.sum(axis=1)
-        # Two decimals on each of C classes may be off by C / 200 in sum.
-        slack = 1e-4 if rounding == "exact" else 0.005 * shares.shape[1] + 1e-6
+        slack = 1e-4 if rounding == "exact" else rounding_slack(shares)
         if (bad := _first(np.abs(totals - 1) > slack)) is not None:
             raise ValueError(
                 f"the proportions of bag {bad} sum to {totals[bad]:.6g}: {_row(shares[bad])}; they "
@@ -276,6 +275,8 @@ class Bags:
             start, before = stop, int(ends[stop - 1])
 
     def _bag_index(self, index: npt.ArrayLike | torch.Tensor) -> IntArray:
+        if _array(index, "index", 1).dtype == np.bool_:
+            raise IndexError("index is a mask of booleans; numbers of bags are expected.")
         index_ = _whole_numbers(index, "index", ndim=1)
         if (bad := _first((index_ < 0) | (index_ >= len(self)))) is not None:
             raise IndexError(f"there is no bag {index_[bad]}; there are {len(self)} bags.")
@@ -297,6 +298,9 @@ def _whole_numbers(values: npt.ArrayLike | torch.Tensor, name: str, ndim: int) -
     if array.dtype.kind in "iu":
         return array.astype(np.int64)
     numbers = _numbers(array, name, ndim)
+    if (np.abs(numbers) > 2**53).any():
+        bad = np.argwhere(np.abs(numbers) > 2**53)[0]
+        raise ValueError(f"{name}[{_place(bad)}] is {numbers[tuple(bad)]:g}; that is too large.")
     whole = np.rint(numbers)
     if (numbers != whole).any():
         bad = np.argwhere(numbers != whole)[0]
@@ -309,19 +313,30 @@ def _whole_numbers(values: npt.ArrayLike | torch.Tensor, name: str, ndim: int) -
 
 def _array(values: npt.ArrayLike | torch.Tensor, name: str, ndim: int) -> npt.NDArray[Any]:
     if isinstance(values, torch.Tensor):
-        values = values.detach().cpu().numpy()
+        values = values.detach().cpu()
+        values = (values.double() if values.is_floating_point() else values).numpy()
     try:
         array = np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{name} has rows of different lengths; give a full table.") from error
     if array.ndim != ndim:
-        expected = {1: "one dimension", 2: "two dimensions (bags, classes)"}[ndim]
-        raise ValueError(f"{name} has shape {array.shape}; {expected} are expected.")
+        expected = {1: "one dimension is", 2: "two dimensions (bags, classes) are"}[ndim]
+        raise ValueError(f"{name} has shape {array.shape}; {expected} expected.")
     if array.size == 0:
         return array.astype(np.int64)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} holds {array.dtype} values; numbers are needed.")
     return array
+
+
+def rounding_slack(shares: FloatArray) -> FloatArray:
+    """How far from 1 each row may sum if its shares were rounded to two decimals: at most .05.
+
+    >>> rounding_slack(np.array([[.33, .33, .33]])).round(3)
+    array([0.015])
+    """
+    slack: FloatArray = np.minimum(0.005 * (shares > 0).sum(axis=1), 0.05) + 1e-6
+    return slack
 
 
 def _largest_remainder(expected: FloatArray, sizes: IntArray) -> IntArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +30,10 @@ class BagData:
     labels: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
+        for name in ("inputs", "labels"):
+            value = getattr(self, name)
+            if not (isinstance(value, torch.Tensor) or (name == "labels" and value is None)):
+                raise TypeError(f"{name} is a {type(value).__name__}; a torch.Tensor is expected.")
         if len(self.inputs) != self.bags.n_instances:
             raise ValueError(
                 f"there are {len(self.inputs)} rows of inputs, but the bags have "
@@ -42,3 +47,12 @@ class BagData:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def fingerprint(self) -> str:
+        """A short digest of inputs, bags and labels."""
+        digest = hashlib.blake2b(self.bags.fingerprint().encode(), digest_size=8)
+        for tensor in (self.inputs, self.labels):
+            if tensor is not None:
+                digest.update(repr((tensor.shape, tensor.dtype)).encode())
+                digest.update(tensor.detach().cpu().contiguous().numpy().data)
+        return digest.hexdigest()

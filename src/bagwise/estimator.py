@@ -21,7 +21,7 @@ from bagwise.data import BagData
 from bagwise.evaluation import predict_logits
 from bagwise.methods import Method, make_method
 from bagwise.models import Factory, Standardize, make_model
-from bagwise.posterior import bag_posterior, most_probable_labeling
+from bagwise.posterior import ENGINES, bag_posterior, most_probable_labeling
 from bagwise.targets import BagTargets, Proportions, bag_targets
 from bagwise.training import TrainingOptions, train
 
@@ -33,7 +33,7 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: a name (rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll) or a `Method`.
         model: a name (linear, mlp, convnet, resnet32), an `nn.Module` that maps (n, ...) inputs to
             (n, C) logits, or a function of (shape of an instance, C) that returns one.
-        engine: how RC and CC compute the posterior of a bag: auto, exact or bethe.
+        engine: how RC and CC compute the posterior of a bag, see `bagwise.bag_posterior`.
         epochs: passes over the training bags.
         lr: learning rate of Adam.
         weight_decay: of Adam.
@@ -125,14 +125,18 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = targets.classes
         if len(self.classes_) < 2:
             raise ValueError(
-                f"there is only one class, {self.classes_[0]!r}; at least two are needed."
+                f"there is only one class, {self.classes_.tolist()[0]!r}; at least two are needed."
             )
         seed = int(check_random_state(self.random_state).randint(2**31))
         data = BagData(inputs[torch.from_numpy(targets.order)], targets.bags)
         held_out = None
         if validation is not None:
+            if len(validation) != 3:
+                raise ValueError(
+                    f"validation has {len(validation)} parts; (X, bags, proportions) are expected."
+                )
             held_out = self._bag_data(*validation)
-        elif self.validation_fraction > 0:
+        elif self.validation_fraction != 0:
             data, held_out = split_bags(data, self.validation_fraction, seed)
 
         with torch.random.fork_rng(devices=[]):
@@ -222,6 +226,8 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return archive.load(cls, Path(path), model)
 
     def _new_method(self) -> Method:
+        if self.engine not in ENGINES:
+            raise ValueError(f"engine is {self.engine!r}; choose one of {', '.join(ENGINES)}.")
         if self.method in ("rc", "cc"):
             return make_method(self.method, engine=self.engine)
         if self.method == "supervised":
@@ -229,7 +235,7 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 'method="supervised" is what fit(X, y) without proportions does; '
                 "choose a bag method, for instance cc."
             )
-        return make_method(self.method)
+        return copy.deepcopy(make_method(self.method))
 
     def _new_model(self, inputs: torch.Tensor) -> nn.Module:
         """An untrained model for these training inputs, preceded by their standardisation."""
@@ -258,7 +264,8 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"an instance has shape {array.shape[1:]}; {self.shape_in_} is expected."
             )
-        return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
+        precision = array.dtype if self.standardize else np.dtype(np.float32)
+        return torch.from_numpy(np.array(array, dtype=precision, order="C"))
 
     def _bag_data(
         self, X: npt.ArrayLike, bags: npt.ArrayLike, proportions: Proportions | None

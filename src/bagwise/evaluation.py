@@ -8,7 +8,7 @@ from torch import nn
 from bagwise.data import BagData
 from bagwise.losses import cc_loss
 
-_CHUNK = 4096
+_CHUNK = 1024
 
 
 @torch.no_grad()

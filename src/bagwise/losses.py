@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.functional import log_softmax
 
@@ -47,6 +46,7 @@ def rc_loss(
     >>> rc_loss(torch.zeros(2, 2), bags, stored)
     tensor(0.6931)
     """
+    _check(logits, bags)
     weights = bag_posterior(stored_log_probs.detach(), bags, engine, **options).weights
     return _cross_entropy(logits, weights)
 
@@ -70,6 +70,7 @@ def cc_loss(logits: torch.Tensor, bags: Bags, engine: str = "auto", **options: A
     >>> cc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))      # -log(1/2) / 2
     tensor(0.3466)
     """
+    _check(logits, bags)
     log_likelihood = bag_posterior(log_softmax(logits, -1), bags, engine, **options).log_likelihood
     return -log_likelihood.sum() / len(logits)
 
@@ -88,16 +89,18 @@ def dllp_loss(logits: torch.Tensor, bags: Bags) -> torch.Tensor:
     >>> dllp_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))
     tensor(0.6931)
     """
+    _check(logits, bags)
     log_probs = log_softmax(logits, -1)
     bag = torch.from_numpy(bags.bag_of_row).to(logits.device)
     # Sums of exponentials relative to each bag's largest, so that no mean underflows.
-    largest = np.maximum.reduceat(log_probs.detach().cpu().numpy(), bags.offsets[:-1], axis=0)
-    top = torch.from_numpy(largest).to(logits)
+    top = log_probs.new_full((len(bags), bags.n_classes), -math.inf)
+    top = top.scatter_reduce(0, bag[:, None].expand_as(logits), log_probs.detach(), "amax")
+    top = top.clamp(min=torch.finfo(top.dtype).min)
     sums = torch.zeros_like(top).index_add(0, bag, (log_probs - top[bag]).exp())
-    sizes = torch.tensor(bags.sizes).to(logits)[:, None]
-    log_means = sums.log() + top - sizes.log()
     counts = torch.tensor(bags.counts).to(logits)
-    return -(counts * log_means).sum() / len(logits)
+    sums = sums.masked_fill(counts == 0, 1)  # of no weight, and no mean may be the log of nothing
+    log_means = sums.log() + top - torch.tensor(bags.sizes).to(logits)[:, None].log()
+    return -(counts * log_means.masked_fill(counts == 0, 0)).sum() / len(logits)
 
 
 def ot_loss(
@@ -140,6 +143,7 @@ def pll_loss(logits: torch.Tensor, bags: Bags, stored_log_probs: torch.Tensor) -
     >>> pll_loss(torch.tensor([[2., 0., 5.]]), Bags([1], [[1, 0, 0]]), stored)
     tensor(3.0550)
     """
+    _check(logits, bags)
     absent = torch.from_numpy(bags.counts == 0).to(logits.device)
     absent = absent[torch.from_numpy(bags.bag_of_row).to(logits.device)]
     weights = stored_log_probs.detach().masked_fill(absent, -math.inf).softmax(-1)
@@ -166,10 +170,34 @@ def llpfc_loss(
     >>> llpfc_loss(torch.zeros(1, 2), torch.tensor([0]), transition)      # -log(.55)
     tensor(0.5978)
     """
+    if groups is None and len(transitions) != len(logits):
+        raise ValueError(
+            f"there are {len(transitions)} transition matrices for {len(logits)} instances; give "
+            "one for each instance, or one for each group together with groups."
+        )
     index = torch.arange(len(logits), device=logits.device) if groups is None else groups
     rows = transitions[index, noisy_labels].to(logits)
     return -torch.logsumexp(rows.log() + log_softmax(logits, -1), -1).mean()
 
 
 def _cross_entropy(logits: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    return -(weights.to(logits.dtype) * log_softmax(logits, -1)).sum() / len(logits)
+    if weights.shape != logits.shape:
+        raise ValueError(
+            f"logits has shape {tuple(logits.shape)} and the stored log-probabilities "
+            f"{tuple(weights.shape)}; they must be the same."
+        )
+    log_probs = log_softmax(logits, -1).masked_fill(weights == 0, 0)
+    return -(weights.to(logits.dtype) * log_probs).sum() / len(logits)
+
+
+def _check(logits: torch.Tensor, bags: Bags) -> None:
+    if not isinstance(logits, torch.Tensor) or not logits.is_floating_point():
+        kind = logits.dtype if isinstance(logits, torch.Tensor) else type(logits).__name__
+        raise TypeError(f"logits is {kind}; a torch.Tensor of a floating type is expected.")
+    if not isinstance(bags, Bags):
+        raise TypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
+    if logits.shape != (bags.n_instances, bags.n_classes):
+        raise ValueError(
+            f"logits has shape {tuple(logits.shape)}, but these bags have {bags.n_instances} "
+            f"instances and {bags.n_classes} classes."
+        )

@@ -21,7 +21,8 @@ class Standardize(nn.Module):
     """(x - mean) / std with the statistics of training inputs, kept as buffers of the model.
 
     Tables are standardised by column, images (N, channels, height, width) by channel. What does not
-    vary is only centred.
+    vary is only centred. Inputs in double precision keep it until they are centred: a column of
+    timestamps would lose its differences in single precision.
 
     >>> standardize = Standardize.of(torch.tensor([[0., 5.], [2., 5.]]))
     >>> standardize(torch.tensor([[3., 6.]]))
@@ -43,11 +44,12 @@ class Standardize(nn.Module):
         std, mean = torch.std_mean(inputs.double(), dim=axes, keepdim=True, correction=0)
         # A column of equal values has a spread of rounding errors, not of exactly nothing.
         std = torch.where(std > 1e-6 * mean.abs() + 1e-12, std, 1.0)
-        return cls(mean[0].float(), std[0].float())
+        return cls(mean[0], std[0])
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Standardise (N, ...)."""
-        return (inputs - self.mean) / self.std
+        """Standardise (N, ...) in the precision of the inputs; the result is single precision."""
+        kind = inputs.dtype
+        return ((inputs - self.mean.to(kind)) / self.std.to(kind)).float()
 
 
 def linear(shape: tuple[int, ...], n_classes: int) -> nn.Module:

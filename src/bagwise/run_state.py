@@ -24,6 +24,7 @@ class RunState:
     optimizer: torch.optim.Optimizer
     method: Method
     generator: torch.Generator
+    n_classes: int
     history: list[dict[str, float]] = field(default_factory=list)
     best: dict[str, torch.Tensor] = field(default_factory=dict)
     best_epoch: int = 0
@@ -53,6 +54,8 @@ def save_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
 def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
     """Bring `state` to where the folder's checkpoint is; without one it stays at the beginning."""
     path = folder / CHECKPOINT
+    for unfinished in folder.glob(f".{CHECKPOINT}.*"):  # left by a run killed while writing
+        unfinished.unlink()
     if not path.exists():
         return
     tensors, facts = load_tensors(path)
@@ -65,8 +68,9 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
     if state.average is not None:
         state.average.load_state_dict(without_prefix("average", tensors))
     state.best = without_prefix("best", tensors)
+    kept = state.method.kept
     for name, tensor in without_prefix("method", tensors).items():
-        state.method.kept[name].copy_(tensor)
+        kept[name] = tensor.to(kept[name].device) if name in kept else tensor
     saved: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in without_prefix("optimizer", tensors).items():
         number, key = name.split(".", 1)

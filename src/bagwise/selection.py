@@ -18,7 +18,8 @@ class BagKFold:
     """K-fold cross-validation over whole bags: no bag is ever split.
 
     The bag ids are the second argument of `split`, as they are of `LLPClassifier.fit`, so it serves
-    as `cv` of scikit-learn's search and validation functions.
+    as `cv` of scikit-learn's search and validation functions. Give them a `bag_scorer` too: their
+    default is accuracy, which would compare predictions with bag ids.
 
     Args:
         n_splits: number of folds.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.bags import Bags, FloatArray, IntArray, rounding_slack
 
 Proportions = Mapping[Any, Any] | npt.ArrayLike | Any
 """A mapping id -> {class: number} or id -> [number of each class]; an array (B, C) in the order of
@@ -62,9 +63,12 @@ def bag_targets(
         raise ValueError(
             f"bags has shape {ids_of_rows.shape}; one bag id for each row is expected."
         )
-    if ids_of_rows.dtype.kind == "f" and np.isnan(ids_of_rows).any():
-        row = int(np.argmax(np.isnan(ids_of_rows)))
+    missing = np.array([key is None or key != key for key in ids_of_rows.tolist()])
+    if missing.any():
+        row = int(np.argmax(missing))
         raise ValueError(f"the bag of row {row} is missing; give every row a bag id.")
+    if len({isinstance(key, str) for key in ids_of_rows.tolist()}) > 1:
+        raise ValueError("some bag ids are text and some are numbers; use one kind.")
     ids, bag_of_row = np.unique(ids_of_rows, return_inverse=True)
     sizes = np.bincount(bag_of_row, minlength=len(ids))
     names, numbers = _numbers(ids, proportions, classes)
@@ -117,7 +121,14 @@ def _from_mapping(
     ids: npt.NDArray[Any], mapping: Mapping[Any, Any], classes: npt.ArrayLike | None
 ) -> tuple[npt.NDArray[Any], FloatArray]:
     _check_known(ids, set(mapping))
+    mapping = {k: row.to_dict() if hasattr(row, "to_dict") else row for k, row in mapping.items()}
     rows = [mapping[key] for key in ids.tolist()]
+    for key, row in zip(ids.tolist(), rows, strict=True):
+        if not hasattr(row, "__len__") or isinstance(row, str):
+            raise ValueError(
+                f"proportions has {row!r} for bag {key!r}; a number for each class is expected, "
+                "also where there are only two."
+            )
     if all(isinstance(row, Mapping) for row in rows):
         seen: dict[Hashable, None] = {}
         for row in mapping.values() if classes is None else rows:
@@ -187,19 +198,29 @@ def _to_bags(ids: npt.NDArray[Any], sizes: IntArray, numbers: FloatArray) -> tup
             )
     totals = numbers.sum(axis=1)
     whole = (numbers == np.rint(numbers)).all(axis=1)
-    if (whole & (totals == sizes)).all():
+    are_counts = whole & (totals == sizes)
+    if are_counts.all():
         return Bags(sizes, numbers), 0.0
-    slack = 0.005 * numbers.shape[1] + 1e-6
-    off = np.abs(totals - 1) > slack
-    if off.any():
-        bag = int(np.argmax(off & ~(whole & (totals == sizes))))
+    are_shares = np.abs(totals - 1) <= rounding_slack(numbers)
+    if not are_shares.all():
+        neither = ~are_shares & ~are_counts
+        bag = int(np.argmax(neither if neither.any() else ~are_shares))
         raise ValueError(
             f"the numbers of bag {ids.tolist()[bag]!r} sum to {totals[bag]:g}: "
             f"{numbers[bag].tolist()}; proportions must sum to 1, and counts to the bag's "
             f"{sizes[bag]} rows."
         )
     bags = Bags.from_proportions(numbers, sizes, rounding="nearest")
-    return bags, float(np.abs(bags.proportions - numbers / totals[:, None]).max())
+    differences = np.abs(bags.proportions - numbers / totals[:, None]).max(axis=1)
+    bag = int(np.argmax(differences))
+    if differences[bag] > 0.011:  # more than rounding to two decimals explains
+        warnings.warn(
+            f"the proportions {numbers[bag].tolist()} of bag {ids.tolist()[bag]!r} are not those "
+            f"of its {sizes[bag]} rows; {bags.counts[bag].tolist()} is taken.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return bags, float(differences[bag])
 
 
 def _listed(values: Any, most: int = 5) -> str:

@@ -6,13 +6,13 @@ import copy
 import math
 import time
 from dataclasses import asdict, dataclass, field, replace
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from bagwise.bags import Bags
 from bagwise.data import BagData
 from bagwise.evaluation import evaluate
 from bagwise.methods import Batch, Method, make_method
@@ -62,10 +62,11 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         checks = {
-            "epochs": self.epochs >= 1,
-            "lr": self.lr > 0 and math.isfinite(self.lr),
-            "weight_decay": self.weight_decay >= 0,
-            "batch_instances": self.batch_instances >= 1,
+            "epochs": _is_number(self.epochs, Integral) and self.epochs >= 1,
+            "lr": _is_number(self.lr, Real) and 0 < self.lr < math.inf,
+            "weight_decay": _is_number(self.weight_decay, Real) and self.weight_decay >= 0,
+            "batch_instances": _is_number(self.batch_instances, Integral)
+            and self.batch_instances >= 1,
             "schedule": self.schedule in ("constant", "one_cycle"),
             "average": self.average is None or 0 < self.average < 1,
             "clip": self.clip is None or self.clip > 0,
@@ -78,6 +79,10 @@ class TrainingOptions:
                     f"{name} is {getattr(self, name)!r}, which training cannot use; "
                     "see bagwise.training.TrainingOptions for what it can be."
                 )
+
+
+def _is_number(value: object, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 @dataclass
@@ -111,8 +116,8 @@ def train(
 ) -> TrainingResult:
     """Train `model` on bags.
 
-    One seed makes a run repeatable bit for bit on one machine. With `checkpoint`, a folder, all
-    that a run needs to go on is written there after each epoch, in one step; the same call then
+    One seed makes a run repeatable bit for bit on one machine's CPU. With `checkpoint`, a folder,
+    all that a run needs to go on is written there after each epoch, in one step; the same call then
     goes on where a killed run was and ends exactly as if it had never stopped.
 
     Args:
@@ -126,6 +131,7 @@ def train(
         device: where the model computes.
         progress: show a progress bar, on a terminal.
 
+    >>> from bagwise import Bags
     >>> _ = torch.manual_seed(0)
     >>> labels = torch.randint(2, (400,))
     >>> inputs = torch.randn(400, 3) + 2 * labels[:, None]
@@ -158,14 +164,22 @@ def train(
             ),
             method=method,
             generator=torch.Generator().manual_seed(options.seed),
+            n_classes=data.bags.n_classes,
         )
-        identity = _identity(model, data, method, options)
+        identity: dict[str, Any] = {}
         if checkpoint is not None:
+            identity = _identity(model, method, options, data, validation, test)
             load_run(Path(checkpoint), state, identity)
+            if len(state.history) > options.epochs:
+                raise ValueError(
+                    f"the run in {checkpoint} has {len(state.history)} epochs already, and only "
+                    f"{options.epochs} are asked for; use another folder."
+                )
         with TrainingProgress(method.name, options.epochs, state.history, progress) as bar:
             while not _finished(state, options):
                 row = _epoch(state, data, inputs, options, bar)
                 kept = state.average or model
+                _refuse_broken(kept, f"the last steps of epoch {row['epoch']}")
                 for name, part in (("val", validation), ("test", test)):
                     if part is not None:
                         measured = evaluate(kept, part, device)
@@ -193,7 +207,6 @@ def _epoch(
     started = time.perf_counter()
     epoch = len(state.history) + 1
     model, method = state.model, state.method
-    model.train()
     method.begin_epoch(epoch, state.generator)
     loss_sum = torch.zeros((), dtype=torch.float64)
     correct = seen = 0
@@ -202,6 +215,7 @@ def _epoch(
         rate = options.lr * _schedule(options, (epoch - 1 + seen / len(data)) / options.epochs)
         for group in state.optimizer.param_groups:
             group["lr"] = rate
+        model.train(len(batch.rows) > 1)  # batch normalisation has no statistics of one row
         logits = model(inputs[batch.rows.to(inputs.device)])
         value = _step(state, logits, batch, options.clip, f"epoch {epoch}, batch {number}")
         if state.average is not None and options.average is not None:
@@ -213,7 +227,7 @@ def _epoch(
             found = logits.detach().argmax(-1).cpu()
             correct += int((found == data.labels[batch.rows]).sum())
         bar.step(seen / len(data))
-    row: Row = {"epoch": epoch, "train_loss": loss_sum.item() / seen, "lr": rate}
+    row: Row = {"epoch": epoch, "train_loss": loss_sum.item() / seen, "lr": float(rate)}
     if data.labels is not None:
         row["train_accuracy"] = correct / seen
     row |= method.epoch_metrics()
@@ -225,6 +239,12 @@ def _step(
     state: RunState, logits: torch.Tensor, batch: Batch, clip: float | None, place: str
 ) -> float:
     """One step of the optimizer; returns the loss before it."""
+    expected = (len(batch.rows), state.n_classes)
+    if logits.shape != expected:
+        raise ValueError(
+            f"the model returns {tuple(logits.shape)} for {expected[0]} instances of "
+            f"{expected[1]} classes; {expected} is expected."
+        )
     if not logits.isfinite().all():
         raise _diverged("the model's output", place)
     loss = state.method.loss(logits, batch)
@@ -237,6 +257,12 @@ def _step(
         nn.utils.clip_grad_norm_(state.model.parameters(), clip)
     state.optimizer.step()
     return value
+
+
+def _refuse_broken(model: nn.Module, place: str) -> None:
+    for tensor in model.state_dict().values():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise _diverged("a weight", place)
 
 
 def _diverged(what: str, place: str) -> DivergedError:
@@ -280,22 +306,21 @@ def _is_best(history: list[Row], options: TrainingOptions) -> bool:
 
 def _finished(state: RunState, options: TrainingOptions) -> bool:
     done = len(state.history)
-    waited = options.patience is not None and done - state.best_epoch >= options.patience > 0
+    waited = options.patience is not None and done - state.best_epoch >= options.patience
     return done >= options.epochs or (done > 0 and options.select != "last" and waited)
 
 
 def _identity(
-    model: nn.Module, data: BagData, method: Method, options: TrainingOptions
+    model: nn.Module, method: Method, options: TrainingOptions, *data: BagData | None
 ) -> dict[str, Any]:
     """What must be the same for a run to go on from a checkpoint."""
     settings = asdict(options)
     if options.schedule == "constant":
         del settings["epochs"]  # a run may be made longer
-    bags: Bags = data.bags
     return {
         "method": method.name or type(method).__name__,
+        "method options": {name: repr(value) for name, value in method.settings().items()},
         "options": settings,
-        "inputs": list(data.inputs.shape),
-        "bags": bags.fingerprint(),
+        "data": [None if part is None else part.fingerprint() for part in data],
         "model": {name: list(value.shape) for name, value in model.state_dict().items()},
     }

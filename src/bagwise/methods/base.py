@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -37,15 +38,25 @@ class Method(ABC):
     ...         return dllp_loss(logits, batch.bags) / 2
 
     From then on `method="dllp_halved"` works everywhere. Constructor arguments become options of
-    the method. Tensors that must survive between batches go into `self.kept`: they are part of
-    every checkpoint.
+    the method; keep them in attributes of the same names. Tensors that must survive between
+    batches go into `self.kept`: they are part of every checkpoint.
     """
 
     name: ClassVar[str] = ""
-    needs_labels: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.kept: dict[str, torch.Tensor] = {}
+
+    def settings(self) -> dict[str, Any]:
+        """The constructor's arguments, read from the attributes of the same names."""
+        found: dict[str, Any] = {}
+        for argument in inspect.signature(type(self)).parameters.values():
+            value = getattr(self, argument.name, None)
+            if argument.kind is argument.VAR_KEYWORD:
+                found.update(value or {})
+            else:
+                found[argument.name] = value
+        return found
 
     def begin(self, data: BagData, device: torch.device) -> None:  # noqa: B027, optional hook
         """Prepare for training on `data`; called once, before the first epoch or a resumed one."""
@@ -84,7 +95,7 @@ def register(name: str) -> Any:
     return enter
 
 
-def make_method(method: str | Method, **options: Any) -> Method:
+def make_method(method: Any, **options: Any) -> Method:
     """The method with that name, with its options; a `Method` is returned as it is.
 
     >>> make_method("ot", epsilon=0.5).epsilon
@@ -92,6 +103,8 @@ def make_method(method: str | Method, **options: Any) -> Method:
     """
     if isinstance(method, Method):
         return method
+    if isinstance(method, type):
+        raise TypeError(f"method is the class {method.__name__}; pass {method.__name__}().")
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; choose one of {', '.join(METHODS)}.")
     try:

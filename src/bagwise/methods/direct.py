@@ -53,8 +53,6 @@ class DLLP(Method):
 class Supervised(Method):
     """Cross-entropy against the true labels: the ceiling that bag methods are compared with."""
 
-    needs_labels = True
-
     def begin(self, data: BagData, device: torch.device) -> None:
         """Take the labels."""
         if data.labels is None:

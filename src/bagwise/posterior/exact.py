@@ -11,7 +11,6 @@ from bagwise.posterior._result import Posterior, posterior
 from bagwise.posterior._tilt import classes_by_count, tilt
 
 MAX_STATES = 2**24
-_BYTES_PER_STATE = 16
 
 
 def lattice_states(bags: Bags) -> FloatArray:
@@ -33,7 +32,8 @@ def exact_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = MAX_S
         B[n] = 1,  B[s] = sum_c p[|s|, c] B[s + e_c]
         w[k, c] = sum over |s| = k of F[s] p[k, c] B[s + e_c] / P(S|X)
 
-    Cost: time C * prod_c (n_c + 1), memory 16 bytes a state for each thread. With ten classes that
+    Cost: time C * prod_c (n_c + 1), memory 16 bytes a state for each thread (32 to 48 with three or
+    four classes). With ten classes that
     is easy up to bags of about 32; with two classes it is K^2 / 4 states, easy up to thousands.
     Accuracy: that of double precision.
     Choose it whenever the lattice is small enough; `auto` does.
@@ -58,7 +58,7 @@ def exact_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = MAX_S
             bad = int(np.argmax(states > max_states))
             raise ValueError(
                 f"the exact lattice of bag {bad} (size {bags.sizes[bad]}) has {states[bad]:.3g} "
-                f"states, which need {_memory(states[bad] * _BYTES_PER_STATE)} of memory; "
+                f"states, which need {_memory(_lattice_bytes(bags.counts[bad]))} of memory; "
                 f'max_states is {max_states}. Use engine="bethe" (or "auto"), or raise max_states.'
             )
         fill_exact(np.arange(len(bags)), log_p, bags, log_likelihood, weights)
@@ -77,6 +77,16 @@ def fill_exact(
         _exact(part, log_p, bags.offsets, bags.counts, space, log_likelihood, weights)
 
     over_bags(run, index, states[index] * bags.n_classes)
+
+
+def _lattice_bytes(counts: IntArray) -> float:
+    """Memory for a bag: two tables of states, and two of steps between blocks."""
+    n = np.sort(counts[counts > 0]).astype(np.float64)
+    states = np.prod(n + 1)
+    if len(n) < 3:
+        return float(16 * states)
+    block = (n[-1] + 1) * (n[-2] + 1)
+    return float(16 * states + 16 * (len(n) - 2) * (n[:-2].sum() + 1) * block)
 
 
 def _memory(n_bytes: float) -> str:

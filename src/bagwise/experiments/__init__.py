@@ -1,0 +1,1 @@
+"""The paper's protocol: runs, sweeps, tables and figures."""

@@ -1,0 +1,111 @@
+"""What a run is: its settings, and the identity that follows from them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
+
+from bagwise.datasets import DATASETS
+from bagwise.methods import METHODS, Method, make_method
+from bagwise.models import MODELS
+from bagwise.posterior import ENGINES
+from bagwise.training import TrainingOptions
+
+PROPOSED = ("rc", "rc_approx", "cc", "cc_approx")
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """One training run of the paper's protocol.
+
+    Attributes:
+        dataset: a name of `bagwise.datasets`.
+        model: a name of `bagwise.models`.
+        method: a name of `bagwise.methods`.
+        bag_size: K.
+        lr: learning rate.
+        epochs: at most.
+        seed: of the validation split, the bags, the model and the batches.
+        engine: of RC and CC; other methods have none ("-").
+        schedule: "constant" (the paper) or "one_cycle".
+        average: decay of averaged weights, or None (the paper).
+        batch_instances: instances in a batch.
+        weight_decay: of Adam.
+
+    >>> run = RunSettings("digits", "linear", "cc", 16, 1e-3, 30, 0)
+    >>> run.name
+    'digits-linear-cc-K16-lr0.001-e30-s0-b487ae6e'
+    """
+
+    dataset: str
+    model: str
+    method: str
+    bag_size: int
+    lr: float
+    epochs: int
+    seed: int
+    engine: str = "auto"
+    schedule: Literal["constant", "one_cycle"] = "constant"
+    average: float | None = None
+    batch_instances: int = 256
+    weight_decay: float = 1e-5
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("dataset", DATASETS),
+            ("model", MODELS),
+            ("method", METHODS),
+            ("engine", (*ENGINES, "-")),
+        ):
+            if getattr(self, name) not in known:
+                given = getattr(self, name)
+                raise ValueError(f"{name} is {given!r}; choose one of {', '.join(known)}.")
+        if not isinstance(self.bag_size, int) or self.bag_size < 1:
+            raise ValueError(f"bag_size is {self.bag_size!r}; a whole number from 1 is expected.")
+        if self.method not in ("rc", "cc"):
+            object.__setattr__(self, "engine", "-")
+        if self.method == "supervised":
+            object.__setattr__(self, "bag_size", 1)
+        object.__setattr__(self, "lr", float(self.lr))
+        self.options()  # checks the rest
+
+    def options(self) -> TrainingOptions:
+        """The part of the settings that training knows about."""
+        return TrainingOptions(
+            epochs=self.epochs,
+            lr=self.lr,
+            weight_decay=self.weight_decay,
+            batch_instances=self.batch_instances,
+            schedule=self.schedule,
+            average=self.average,
+            seed=self.seed,
+        )
+
+    def new_method(self) -> Method:
+        """The method; RC also records how far its weights are from the approximate ones."""
+        if self.method == "rc":
+            return make_method("rc", engine=self.engine, record_gap=True)
+        if self.method == "cc":
+            return make_method("cc", engine=self.engine)
+        return make_method(self.method)
+
+    @property
+    def name(self) -> str:
+        """A folder's name: readable, and different for different settings."""
+        digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        return (
+            f"{self.dataset}-{self.model}-{self.method}-K{self.bag_size}-lr{self.lr:g}"
+            f"-e{self.epochs}-s{self.seed}-{digest[:8]}"
+        )
+
+    @classmethod
+    def from_dict(cls, settings: dict[str, Any]) -> RunSettings:
+        """Settings from what a file says, unknown names refused."""
+        known = {field.name for field in fields(cls)}
+        if unknown := sorted(settings.keys() - known):
+            raise ValueError(
+                f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(known))}."
+            )
+        return cls(**settings)
