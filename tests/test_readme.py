@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from bagwise.cli import app
 from bagwise.methods import METHODS
 from bagwise.plotting import METHOD_NAMES
 from bagwise.posterior import ENGINES
@@ -34,3 +36,12 @@ def test_the_commands_are_those_of_the_makefile() -> None:
     makefile = (Path(__file__).parent.parent / "Makefile").read_text()
     for target in re.findall(r"make (\w+)", README):
         assert f"\n{target}:" in makefile
+
+
+def test_the_command_lines_exist() -> None:
+    commands = re.findall(r"^    bagwise (\w+)(.*)", README, flags=re.MULTILINE)
+    assert {name for name, _ in commands} >= {"train", "sweep", "table", "figures", "datasets"}
+    for name, rest in commands:
+        shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).output
+        for option in re.findall(r"--[a-z-]+", rest):
+            assert option in shown, (name, option)

@@ -64,6 +64,11 @@ def protocol_data(data: Dataset, bag_size: int, seed: int) -> tuple[BagData, Bag
     def bagged(
         rows: torch.Tensor, size: int, inputs: torch.Tensor, labels: torch.Tensor
     ) -> BagData:
+        if len(rows) < size:
+            raise ValueError(
+                f"{len(rows)} instances of {data.name} do not fill a bag of {size}; "
+                "use smaller bags."
+            )
         rows = rows[: len(rows) // size * size]
         sizes = np.full(len(rows) // size, size)
         bags = Bags.from_labels(labels[rows], sizes, n_classes=data.n_classes)

@@ -17,9 +17,9 @@ from bagwise.bags import FloatArray, IntArray
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-# Below this many elementary steps (about 0.1 ms) handing work to another thread costs more than it
-# saves.
-_WORTH_A_THREAD = 100_000
+# Below this many elementary steps (about a millisecond) handing work to another thread costs more
+# than it saves: the thread has to wake, and PyTorch's own may still be spinning on its core.
+_WORTH_A_THREAD = 1_000_000
 
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0

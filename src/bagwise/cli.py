@@ -1,0 +1,221 @@
+"""The command line: bagwise ..."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from bagwise import __version__
+from bagwise.datasets import DATASETS, SOURCES, find, folders
+from bagwise.experiments.figures import draw_figures
+from bagwise.experiments.ray_backend import ray_backend
+from bagwise.experiments.run import execute, read_results
+from bagwise.experiments.settings import RunSettings
+from bagwise.experiments.sweep import local_backend, run_sweep
+from bagwise.experiments.sweep_file import read_sweep
+from bagwise.experiments.tables import Block, collect, render
+from bagwise.training import DivergedError
+
+app = typer.Typer(
+    help="Learning from label proportions: classify instances when labels are known only per bag.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+console = Console()
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Folder of data sets; looked at before $BAGWISE_DATA and the user's cache."),
+]
+
+
+class Selection(StrEnum):
+    """What validation chooses epochs and learning rates by."""
+
+    accuracy = "accuracy"
+    bag_loss = "bag_loss"
+
+
+class TableFormat(StrEnum):
+    """How a table is written."""
+
+    text = "text"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """A user's mistake is a message and exit code 2, never a traceback."""
+    try:
+        yield
+    except (ValueError, OSError, DivergedError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+@app.command()
+def datasets(data_dir: DataDir = None) -> None:
+    """Show which data sets are on this machine, and where."""
+    table = Table()
+    for column in ("data set", "state", "where"):
+        table.add_column(column, overflow="fold")
+    for name in DATASETS:
+        if name not in SOURCES:
+            table.add_row(name, "embedded", "scikit-learn")
+            continue
+        found = find(name, data_dir)
+        if found is not None:
+            table.add_row(name, "present", str(found))
+        else:
+            places = "\n".join(str(folder) for folder in folders(name, data_dir))
+            table.add_row(name, "absent", f"downloaded on first use, or put into\n{places}")
+    console.print(table)
+
+
+@app.command()
+def train(
+    dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")],
+    out: Annotated[Path, typer.Option(help="Folder for the result and the model.")],
+    model: Annotated[str, typer.Option(help="linear, mlp, convnet or resnet32.")] = "mlp",
+    method: Annotated[
+        str, typer.Option(help="rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll, supervised.")
+    ] = "cc",
+    bag_size: Annotated[int, typer.Option(help="Instances in a bag, K.")] = 16,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+    epochs: Annotated[int, typer.Option(help="Passes over the training bags.")] = 30,
+    seed: Annotated[int, typer.Option(help="Of the bags, the model and the batches.")] = 0,
+    engine: Annotated[str, typer.Option(help="Of rc and cc: auto, exact or bethe.")] = "auto",
+    schedule: Annotated[str, typer.Option(help="constant or one_cycle.")] = "constant",
+    average: Annotated[
+        float | None, typer.Option(help="Decay of averaged weights, for instance 0.998.")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Train on one data set, in random bags, by the paper's protocol.
+
+    A run that was stopped goes on where it was when the same command is given again.
+    """
+    with user_errors():
+        settings = RunSettings(
+            dataset,
+            model,
+            method,
+            bag_size,
+            lr,
+            epochs,
+            seed,
+            engine,
+            schedule,  # type: ignore[arg-type]  # checked there
+            average,
+        )
+        out.mkdir(parents=True, exist_ok=True)
+        place = None if data_dir is None else str(data_dir)
+        result = execute(settings, out, place, keep_model=True, progress=True)
+        if result.settings != settings:
+            raise ValueError(f"{out} holds the result of another run; choose another folder.")
+    table = Table(title=f"{dataset}, {model}, {method}, bags of {settings.bag_size}")
+    for column in ("best epoch chosen by", "epoch", "validation accuracy", "test accuracy"):
+        table.add_column(column, justify="right")
+    for select in ("accuracy", "bag_loss"):
+        row = result.best_row(select)
+        accuracies = (f"{row[f'{part}_accuracy']:.2%}" for part in ("val", "test"))
+        table.add_row(select, f"{row['epoch']:.0f}", *accuracies)
+    console.print(table)
+    console.print(f"{result.seconds:.0f} seconds of training; everything else is in {out}")
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="A TOML file, see docs/sweeps.md.")],
+    out: Annotated[Path, typer.Option(help="Folder for the runs.")],
+    processes: Annotated[
+        int, typer.Option(help="Runs at a time, each with one thread; 0: one for each core.")
+    ] = 0,
+    ray: Annotated[bool, typer.Option("--ray", help="Use Ray on this machine.")] = False,
+    ray_address: Annotated[
+        str | None, typer.Option(help="HOST:PORT of a Ray cluster to use.")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Do all runs of a sweep; those that are done are skipped, those that were stopped go on."""
+    with user_errors():
+        plan = read_sweep(file)
+        place = None if data_dir is None else str(data_dir)
+        if ray or ray_address:
+            backend = ray_backend(ray_address, processes or None)
+        else:
+            backend = local_backend(processes or os.cpu_count() or 1)
+        report = run_sweep(plan, out, place, backend)
+    console.print(f"{len(report.done)} runs done, {len(report.failed)} failed, in {out}")
+    for run, error in report.failed.items():
+        console.print(f"  {run.name}: {error}", highlight=False, soft_wrap=True)
+    if report.failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def table(
+    runs: Annotated[Path, typer.Argument(help="Folder with runs, of a sweep or single ones.")],
+    format: Annotated[TableFormat, typer.Option(help="How to write it.")] = TableFormat.text,
+    select: Annotated[
+        Selection, typer.Option(help="What validation chooses epochs and rates by.")
+    ] = Selection.accuracy,
+    paper: Annotated[bool, typer.Option("--paper", help="Add the paper's figures.")] = False,
+) -> None:
+    """Print results in the paper's layout: test accuracy, mean and standard deviation over seeds.
+
+    The best of a column is marked. A filled circle says that the best proposed method is
+    significantly better than this baseline, an empty one that it is worse (paired t-test, 5 %).
+    """
+    with user_errors():
+        blocks = _blocks(runs, select)
+    for block in blocks:
+        typer.echo(render(block, format.value, paper))
+
+
+@app.command()
+def figures(
+    runs: Annotated[Path, typer.Argument(help="Folder with runs, of a sweep or single ones.")],
+    out: Annotated[Path, typer.Option(help="Folder for the pictures.")],
+    select: Annotated[
+        Selection, typer.Option(help="What validation chooses learning rates by.")
+    ] = Selection.accuracy,
+) -> None:
+    """Draw the paper's figures from runs: training, weights and test accuracy by epoch."""
+    with user_errors():
+        for path in draw_figures(_blocks(runs, select), out):
+            typer.echo(path)
+
+
+def _blocks(runs: Path, select: Selection) -> list[Block]:
+    results = read_results(runs)
+    if not results:
+        raise ValueError(f"there is no result below {runs}; give the --out folder of a sweep.")
+    return collect(results, select.value)

@@ -1,0 +1,130 @@
+"""The paper's four figures, drawn from runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+
+from bagwise.bags import FloatArray
+from bagwise.experiments.settings import PROPOSED
+from bagwise.experiments.tables import Block, Cell
+from bagwise.plotting import METHOD_NAMES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Panel = tuple[Block, str, str]
+"""(block, method, column of the history)"""
+
+_LABELS = {
+    "train_loss": "training loss",
+    "train_accuracy": "training accuracy, %",
+    "test_accuracy": "test accuracy, %",
+    "weight_gap": "mean |w - w approx.|",
+}
+
+
+def draw_figures(blocks: list[Block], folder: Path) -> list[Path]:
+    """Draw what the runs have data for; returns the files.
+
+    loss-and-accuracy.png: training loss and accuracy of RC_Approx and LLPFC, a row for each data
+    set and model. ot-training.png: training accuracy of OT with the linear model. weight-gap.png:
+    the difference between RC's weights and the approximate ones. test-accuracy.png: test accuracy
+    of the proposed methods by epoch. A curve is the mean over seeds at the chosen learning rate;
+    colours are bag sizes, the same everywhere.
+    """
+    drawn = []
+    for name, panels in (
+        (
+            "loss-and-accuracy",
+            [
+                [
+                    (block, method, column)
+                    for method in ("rc_approx", "llpfc")
+                    for column in ("train_loss", "train_accuracy")
+                ]
+                for block in blocks
+            ],
+        ),
+        ("ot-training", [[(b, "ot", "train_accuracy") for b in blocks if b.model == "linear"]]),
+        ("weight-gap", [[(block, "rc", "weight_gap") for block in blocks]]),
+        (
+            "test-accuracy",
+            [[(block, method, "test_accuracy") for method in PROPOSED] for block in blocks],
+        ),
+    ):
+        rows = [[panel for panel in row if _has_data(panel)] for row in panels]
+        rows = [row for row in rows if row]
+        if rows:
+            drawn.append(_figure(rows, folder / f"{name}.png"))
+    return drawn
+
+
+def _has_data(panel: Panel) -> bool:
+    block, method, column = panel
+    return any(
+        m == method and all(column in row for history in cell.histories for row in history)
+        for (m, _), cell in block.cells.items()
+    )
+
+
+def _figure(rows: list[list[Panel]], path: Path) -> Path:
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    width = max(len(row) for row in rows)
+    size = (3.6 * width + 1.2, 2.9 * len(rows) + 0.4)
+    figure, axes = plt.subplots(len(rows), width, figsize=size, squeeze=False, layout="constrained")
+    handles: dict[int, Any] = {}
+    for row, panels in enumerate(rows):
+        for column in range(width):
+            if column < len(panels):
+                handles |= _draw(axes[row, column], panels[column])
+            else:
+                axes[row, column].set_visible(False)
+    order = sorted(handles)
+    figure.legend(
+        [handles[K] for K in order],
+        [f"K = {K}" for K in order],
+        loc="outside right center",
+        frameon=False,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def _draw(axes: Axes, panel: Panel) -> dict[int, Any]:
+    block, method, column = panel
+    handles = {}
+    for (m, K), cell in sorted(block.cells.items()):
+        if m == method:
+            values = _mean_curve(cell, column) * (100 if column.endswith("accuracy") else 1)
+            epochs = np.arange(1, len(values) + 1)
+            (handles[K],) = axes.plot(epochs, values, color=_color(K), linewidth=1.4)
+    axes.set_title(f"{block.dataset}, {block.model}: {METHOD_NAMES[method]}", fontsize=10)
+    axes.set(xlabel="epoch", ylabel=_LABELS[column])
+    axes.grid(alpha=0.3)
+    if column.endswith("accuracy"):
+        axes.set_ylim(0, 100)
+    else:
+        axes.set_ylim(bottom=0)
+    return handles
+
+
+def _mean_curve(cell: Cell, column: str) -> FloatArray:
+    shortest = min(len(history) for history in cell.histories)
+    curves = [[row[column] for row in history[:shortest]] for history in cell.histories]
+    mean: FloatArray = np.mean(curves, axis=0)
+    return mean
+
+
+def _color(K: int) -> Any:
+    """A colour for a bag size, from dark (small bags) to light (large ones)."""
+    colors: Callable[[float], Any] = mpl.colormaps["viridis"]
+    return colors(min(np.log2(max(K, 2)) - 1, 6) / 6.6)

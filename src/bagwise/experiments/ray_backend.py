@@ -1,0 +1,69 @@
+"""Runs of a sweep on a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bagwise.experiments.run import RESULT, RunResult, execute, write_result
+from bagwise.experiments.settings import RunSettings
+from bagwise.experiments.sweep import ATTEMPTS, Backend, Outcome
+
+
+def ray_backend(address: str | None = None, processes: int | None = None) -> Backend:
+    """Runs as Ray tasks of one core each; a worker that dies is replaced and its run done again.
+
+    Results come back to this process, which writes them: the nodes need no common disk, only
+    Bagwise and the data sets ($BAGWISE_DATA, the cache, or the same data folder).
+
+    Args:
+        address: HOST:PORT of a cluster; None starts Ray on this machine.
+        processes: cores to use on this machine; all of them if not given.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError('Ray is not installed; pip install "bagwise[ray]" brings it.') from error
+
+    def outcomes(runs: list[RunSettings], folder: Path, data_dir: str | None) -> Iterator[Outcome]:
+        if not runs:
+            return
+        settings: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
+        if address is None:
+            settings |= {"num_cpus": processes or os.cpu_count(), "include_dashboard": False}
+        else:
+            settings["address"] = address
+        try:
+            ray.init(**settings)
+        except ConnectionError as error:
+            raise ValueError(f"there is no Ray cluster at {address}: {error}") from error
+        try:
+            do = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(run_remotely)
+            waiting = {do.remote(run, data_dir): run for run in runs}
+            while waiting:
+                (finished, *_), _ = ray.wait(list(waiting), num_returns=1)
+                run = waiting.pop(finished)
+                try:
+                    result = ray.get(finished)
+                except ray.exceptions.RayTaskError as error:
+                    cause = error.cause
+                    yield run, f"{type(cause).__name__}: {cause}"
+                except ray.exceptions.RayError as error:
+                    yield run, f"{type(error).__name__}: {error}"
+                else:
+                    write_result(folder / run.name / RESULT, result)
+                    yield run, None
+        finally:
+            ray.shutdown()
+
+    return outcomes
+
+
+def run_remotely(run: RunSettings, data_dir: str | None) -> RunResult:
+    """One run, in a Ray worker."""
+    torch.set_num_threads(1)
+    return execute(run, None, data_dir)

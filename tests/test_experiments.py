@@ -1,0 +1,362 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_rel
+from typer.testing import CliRunner
+
+from bagwise.cli import app
+from bagwise.datasets import load_dataset
+from bagwise.experiments.run import RESULT, RunResult, execute, protocol_data, read_result
+from bagwise.experiments.settings import RunSettings
+from bagwise.experiments.sweep import local_backend, run_sweep
+from bagwise.experiments.sweep_file import read_sweep
+from bagwise.experiments.tables import collect, paper_best, paper_results, render
+
+RUN = RunSettings("digits", "linear", "cc", 8, 1e-2, 2, 0)
+SWEEP = """
+datasets = ["digits"]
+models = ["linear"]
+methods = ["supervised", "cc", "dllp"]
+bag_sizes = [8, 16]
+seeds = [0, 1]
+lrs = [1e-3, 1e-2]
+epochs = 6
+
+[pilot]
+epochs = 1
+
+[[override]]
+method = "cc"
+bag_size = 16
+engine = "bethe"
+"""
+
+
+def write_sweep(folder: Path, text: str = SWEEP) -> Path:
+    path = folder / "sweep.toml"
+    path.write_text(text)
+    return path
+
+
+def command(*arguments: Any) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def test_protocol_holds_out_a_tenth_and_draws_bags_at_random() -> None:
+    data = load_dataset("digits")
+    training, held_out, test = protocol_data(data, 8, seed=0)
+    assert len(held_out) == round(0.1 * 1437) // 8 * 8
+    assert len(training) == (1437 - 144) // 8 * 8
+    assert set(test.bags.sizes) == {1}
+    assert (training.bags.sizes == 8).all()
+    other, _, _ = protocol_data(data, 8, seed=1)
+    assert not np.array_equal(other.bags.counts, training.bags.counts)
+    with pytest.raises(ValueError, match="144 instances of digits do not fill a bag of 200"):
+        protocol_data(data, 200, seed=0)
+    again, _, _ = protocol_data(data, 8, seed=0)
+    assert again.fingerprint() == training.fingerprint()
+
+
+def test_settings_name_runs_and_refuse_nonsense() -> None:
+    assert RUN.name != replace(RUN, seed=1).name
+    assert replace(RUN, method="dllp", engine="exact") == replace(RUN, method="dllp")
+    assert replace(RUN, method="supervised").bag_size == 1
+    for change, message in (
+        ({"dataset": "x"}, "dataset is 'x'"),
+        ({"bag_size": 0}, "bag_size is 0"),
+        ({"lr": -1.0}, "lr is -1"),
+        ({"engine": "magic"}, "engine is 'magic'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            replace(RUN, **change)
+
+
+def test_a_run_records_both_selections_and_is_not_done_twice(tmp_path: Path) -> None:
+    result = execute(replace(RUN, method="rc", epochs=3), tmp_path)
+    assert {"train_loss", "train_accuracy", "test_accuracy", "weight_gap"} <= set(result.history[0])
+    for select, sign in (("accuracy", 1), ("bag_loss", -1)):
+        scores = [sign * row[f"val_{select}"] for row in result.history]
+        assert sign * result.best_row(select)[f"val_{select}"] == max(scores)
+    assert result.versions["torch"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [RESULT]
+    before = (tmp_path / RESULT).stat().st_mtime_ns
+    assert execute(result.settings, tmp_path) == result
+    assert (tmp_path / RESULT).stat().st_mtime_ns == before
+
+
+def test_a_sweep_file_becomes_runs(tmp_path: Path) -> None:
+    sweep = read_sweep(write_sweep(tmp_path))
+    runs = sweep.runs
+    assert len(runs) == (1 + 2 * 2) * 2 * 2  # supervised has no bag size
+    assert {r.engine for r in runs if (r.method, r.bag_size) == ("cc", 16)} == {"bethe"}
+    assert {r.engine for r in runs if (r.method, r.bag_size) == ("cc", 8)} == {"auto"}
+    pilots = sweep.pilot_runs()
+    assert len(pilots) == 5 * 2
+    assert {(run.epochs, run.seed) for run in pilots} == {(1, 0)}
+    scores = {run: run.lr if run.method == "cc" else -run.lr for run in pilots}
+    survivors = sweep.surviving_runs(scores)
+    assert len(survivors) == 5 * 2
+    assert {r.lr for r in survivors if r.method == "cc"} == {1e-2}
+    assert {r.lr for r in survivors if r.method == "dllp"} == {1e-3}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("epochs = 6", ""), "epochs is missing"),
+        (('methods = ["supervised", "cc", "dllp"]', 'methods = ["c"]'), "method is 'c'; choose"),
+        (("[pilot]\nepochs = 1", "[pilot]\nlength = 1"), r"\[pilot\].*length"),
+        (("seeds = [0, 1]", "seeds = 0"), "seeds is 0; a list"),
+        (("lrs", "learning_rates"), "unknown setting learning_rates"),
+        (('engine = "bethe"', "sede = 1"), r"\[\[override\]\] cannot set sede"),
+        (("datasets", "datasets ="), r"sweep\.toml: "),
+    ],
+)
+def test_mistakes_in_a_sweep_file_are_named(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    path = write_sweep(tmp_path, SWEEP.replace(*change))
+    with pytest.raises(ValueError, match=message):
+        read_sweep(path)
+    code, output = command("sweep", path, "--out", tmp_path / "runs")
+    assert code == 2
+    assert "Error: " in output
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("sweep")
+    report = run_sweep(read_sweep(write_sweep(folder)), folder / "runs", progress=False)
+    assert not report.failed
+    return folder
+
+
+def tables(folder: Path) -> str:
+    return "".join(
+        command("table", folder / "runs", "--format", style, "--select", select)[1]
+        for style in ("text", "csv")
+        for select in ("accuracy", "bag_loss")
+    )
+
+
+def test_a_sweep_killed_in_the_middle_ends_with_the_same_table(
+    finished: Path, tmp_path: Path
+) -> None:
+    path = write_sweep(tmp_path)
+    runs = tmp_path / "runs"
+    arguments = ["sweep", str(path), "--out", str(runs), "--processes", "2"]
+    code = f"from bagwise.cli import app; app({arguments!r})"
+    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    deadline = time.monotonic() + 240
+    while len(list(runs.rglob(RESULT))) < 13 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    done = {found: found.stat().st_mtime_ns for found in runs.rglob(RESULT)}
+    assert 13 <= len(done) < 20
+    code_, _ = command(*arguments)
+    assert code_ == 0
+    assert tables(tmp_path) == tables(finished)
+    for found, moment in done.items():
+        assert found.stat().st_mtime_ns == moment  # no run was done twice
+
+
+def test_a_failed_run_is_reported_and_does_not_stop_the_others(tmp_path: Path) -> None:
+    text = SWEEP.replace('["supervised", "cc", "dllp"]', '["cc", "llpfc"]').replace(
+        "bag_sizes = [8, 16]", "bag_sizes = [8, 140]"
+    )  # nine bags of 140: too few for LLPFC's groups of ten
+    text = text.replace("lrs = [1e-3, 1e-2]", "lrs = [1e-2]").replace("epochs = 6", "epochs = 1")
+    path = write_sweep(tmp_path, text)
+    code, output = command("sweep", path, "--out", tmp_path / "runs")
+    assert code == 1
+    assert "6 runs done, 2 failed" in output
+    assert "only 9" in output
+    assert len(list((tmp_path / "runs").rglob("error.txt"))) == 2
+
+
+def _die_once(run: RunSettings, folder: Path, data_dir: str | None) -> None:
+    mark = folder.parent / "died"
+    if run.seed == 1 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    folder.mkdir(parents=True, exist_ok=True)
+    execute(run, folder, data_dir)
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bagwise.experiments.sweep._do", _die_once)
+    runs = [replace(RUN, seed=seed, epochs=1) for seed in range(3)]
+    outcomes = dict(local_backend(2)(runs, tmp_path, None))
+    assert (tmp_path / "died").exists()
+    assert outcomes == dict.fromkeys(runs)
+    assert len(list(tmp_path.rglob(RESULT))) == 3
+
+
+def _kill_one_ray_worker(within: float) -> int:
+    """Kill the first worker seen at work on a run; returns how many were killed."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        for process in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if process.read_bytes().startswith(b"ray::run_remotely"):
+                    time.sleep(0.3)
+                    os.kill(int(process.parent.name), signal.SIGKILL)
+                    return 1
+        time.sleep(0.01)
+    return 0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray's own, of its start and its sockets
+@pytest.mark.skipif(not Path("/proc").exists(), reason="finds Ray's workers in /proc")
+def test_a_sweep_on_ray_gives_the_same_table_though_a_worker_is_killed(
+    finished: Path, tmp_path: Path
+) -> None:
+    path = write_sweep(tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        killed = pool.submit(_kill_one_ray_worker, 120)
+        code, output = command(
+            "sweep", path, "--out", tmp_path / "runs", "--ray", "--processes", "2"
+        )
+    assert killed.result() == 1
+    assert code == 0, output
+    assert tables(tmp_path) == tables(finished)
+
+
+def fake(
+    method: str, K: int, accuracies: list[float], lr: float = 1e-3, **changes: Any
+) -> list[RunResult]:
+    results = []
+    for seed, accuracy in enumerate(accuracies):
+        settings = RunSettings("mnist", "linear", method, K, lr, 5, seed, **changes)
+        share = accuracy / 100
+        row = {"epoch": 1.0, "val_accuracy": share, "val_bag_loss": 1.0, "test_accuracy": share}
+        results.append(RunResult(settings, [row], 1.0, {}))
+    return results
+
+
+def test_cells_have_mean_deviation_best_and_significance() -> None:
+    ours, worse, same = [91.0, 92.0, 93.0], [81.0, 82.2, 82.9], [91.5, 91.0, 93.5]
+    results = [
+        *fake("cc", 16, ours, engine="exact"),
+        *fake("cc", 16, [10.0, 10.0, 10.0], lr=1e-1, engine="exact"),  # rejected by validation
+        *fake("rc", 16, [90.0, 91.0, 92.0], engine="bethe"),
+        *fake("dllp", 16, worse),
+        *fake("ot", 16, same),
+        *fake("llpfc", 16, [95.0, 96.1, 97.0]),
+        *fake("supervised", 1, [99.0]),
+    ]
+    (block,) = collect(results)
+    cell = block.cells["cc", 16]
+    assert (cell.mean, cell.std, cell.lr) == (92.0, 1.0, 1e-3)
+    assert block.best(16) == "llpfc"
+    assert ttest_rel(ours, same).pvalue > 0.05
+    assert [block.mark(m, 16) for m in ("cc", "dllp", "ot", "llpfc")] == ["", "●", "", "○"]
+    text = render(block, "text", paper=True)
+    assert "*96.0 ± 1.0 ○ (71.6)" in text
+    assert "91.0 ± 1.0 b (NA)" in text
+    assert "99.0 ± 0.0 (91.1)" in text
+    assert "**96.0 ± 1.0 ○**" in render(block, "markdown")
+    assert r"\mathbf{96.0 \pm 1.0\circ}" in render(block, "latex")
+    row = "mnist,linear,dllp,16,-,0.001,3,82.033,0.961,better,89.8,0.5"
+    assert row in render(block, "csv", paper=True).splitlines()
+
+
+def test_the_papers_tables_are_complete() -> None:
+    known = paper_results()
+    assert known["kmnist", "linear", "llpfc", 64] == (50.2, 2.4)
+    assert known["cifar10", "resnet32", "cc", 8] == (78.5, 0.3)
+    assert ("mnist", "mlp", "rc", 16) not in known  # NA
+    assert paper_best("mnist", "linear", 128) == (81.4, 8.6)
+    assert len(known) == 400 - 8 * 2 * 4
+
+
+def test_train_shows_the_result_and_goes_on(tmp_path: Path) -> None:
+    arguments = (
+        "train",
+        "--dataset",
+        "digits",
+        "--model",
+        "linear",
+        "--epochs",
+        "3",
+        "--lr",
+        "0.01",
+    )
+    code, output = command(*arguments, "--out", tmp_path / "a")
+    assert code == 0
+    assert "test accuracy" in output
+    assert {path.name for path in (tmp_path / "a").iterdir()} == {RESULT, "model.safetensors"}
+    assert command(*arguments, "--out", tmp_path / "a") == (code, output)
+    code, output = command(*arguments, "--out", tmp_path / "a", "--seed", "1")
+    assert code == 2
+    assert "another run" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "--dataset", "digit", "--out", "x"), "dataset is 'digit'; choose one of"),
+        (("train", "--dataset", "digits", "--method", "x", "--out", "x"), "method is 'x'"),
+        (("train", "--dataset", "digits", "--lr", "0", "--out", "x"), "lr is 0.0"),
+        (("train", "--dataset", "digits", "--model", "convnet2", "--out", "x"), "model is"),
+        (("table", "nowhere"), "no result below nowhere"),
+        (("sweep", "nowhere.toml", "--out", "x"), "nowhere.toml"),
+    ],
+)
+def test_mistakes_end_with_code_two_and_no_traceback(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, output = command(*arguments)
+    assert code == 2
+    assert message in output
+    assert "Traceback" not in output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_result_is_named(tmp_path: Path) -> None:
+    (tmp_path / RESULT).write_text(json.dumps({"format": 1}))
+    with pytest.raises(ValueError, match=r"result\.json is not a result"):
+        read_result(tmp_path / RESULT)
+    assert command("table", tmp_path)[0] == 2
+
+
+def test_datasets_shows_what_is_there() -> None:
+    code, output = command("datasets")
+    assert code == 0
+    assert "digits" in output
+    assert "embedded" in output
+    assert "fashion-mnist" in output
+
+
+def test_figures_are_drawn_from_a_sweep(finished: Path, tmp_path: Path) -> None:
+    code, output = command("figures", finished / "runs", "--out", tmp_path)
+    assert code == 0
+    assert [Path(line).name for line in output.split()] == ["test-accuracy.png"]  # no RC, OT, LLPFC
+    for method in ("rc", "rc_approx", "ot", "llpfc"):
+        execute(replace(RUN, method=method), tmp_path / "runs" / method)
+    code, output = command("figures", tmp_path / "runs", "--out", tmp_path / "all")
+    names = sorted(path.name for path in (tmp_path / "all").iterdir())
+    assert names == [
+        "loss-and-accuracy.png",
+        "ot-training.png",
+        "test-accuracy.png",
+        "weight-gap.png",
+    ]

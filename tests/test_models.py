@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from bagwise import BagData, Bags, TrainingOptions, train
+from bagwise.datasets import find, load_dataset
+from bagwise.models import Standardize, convnet, linear, make_model, mlp, resnet32
+
+
+def parameters(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def conv(channels: int, width: int) -> int:
+    """A 3 x 3 convolution without bias, and its batch normalisation."""
+    return 9 * channels * width + 2 * width
+
+
+def test_parameter_counts_are_those_of_the_architectures() -> None:
+    assert parameters(linear((1, 28, 28), 10)) == 784 * 10 + 10
+    hidden = 784 * 300 + 3 * 300 * 300 + 4 * 2 * 300
+    assert parameters(mlp((1, 28, 28), 10)) == hidden + 300 * 10 + 10
+    widths = [3, 128, 128, 128, 256, 256, 256, 512, 512, 512]
+    convolutions = sum(conv(a, b) for a, b in zip(widths, widths[1:], strict=False))
+    assert parameters(convnet((3, 32, 32), 10)) == convolutions + 512 * 10 + 10
+    stages = conv(3, 16) + 10 * conv(16, 16)
+    stages += conv(16, 32) + 9 * conv(32, 32) + conv(32, 64) + 9 * conv(64, 64)
+    assert parameters(resnet32((3, 32, 32), 10)) == stages + 64 * 10 + 10
+
+
+def test_layers_are_counted_as_in_the_paper() -> None:
+    def layers(model: nn.Module) -> int:
+        return sum(isinstance(m, nn.Conv2d | nn.Linear) for m in model.modules())
+
+    assert layers(mlp((784,), 10)) == 5
+    assert layers(resnet32((3, 32, 32), 10)) == 32
+    assert layers(convnet((3, 32, 32), 10)) == 10  # the paper's "12-layer" counts two poolings
+
+
+@pytest.mark.parametrize("name", ["convnet", "resnet32"])
+def test_dropout_and_batch_statistics_are_off_at_evaluation(name: str) -> None:
+    torch.manual_seed(0)
+    model = make_model(name, (3, 32, 32), 10).eval()
+    images = torch.randn(3, 3, 32, 32)
+    whole = model(images)
+    assert whole.shape == (3, 10)
+    torch.testing.assert_close(torch.cat([model(image[None]) for image in images]), whole)
+    assert torch.equal(model(images), whole)
+
+
+def test_convolutions_refuse_tables_and_names_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"shape \(64,\); a convolutional model needs images"):
+        resnet32((64,), 10)
+    with pytest.raises(ValueError, match="'lenet'; choose one of linear, mlp"):
+        make_model("lenet", (64,), 10)
+
+
+def test_constant_columns_are_only_centred() -> None:
+    table = torch.tensor([[1.0, 0.1], [3.0, 0.1], [2.0, 0.1]])
+    standardised = Standardize.of(table)(table)
+    torch.testing.assert_close(standardised.mean(0), torch.zeros(2), atol=1e-6, rtol=0)
+    torch.testing.assert_close(standardised[:, 1], torch.zeros(3), atol=1e-6, rtol=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["convnet", "resnet32"])
+def test_the_loss_falls_on_images_in_bags(name: str) -> None:
+    if find("cifar10") is not None:
+        data = load_dataset("cifar10")
+        images, labels = data.train_inputs[:64], data.train_labels[:64]
+    else:  # images whose mean colour tells the class
+        labels = torch.arange(64) % 10
+        generator = torch.Generator().manual_seed(0)
+        images = torch.randn(64, 3, 32, 32, generator=generator)
+        images[:, 0] += labels[:, None, None] - 4.5
+    torch.manual_seed(0)
+    bags = Bags.from_labels(labels, [4] * 16, n_classes=10)
+    options = TrainingOptions(epochs=6, batch_instances=32)
+    model = make_model(name, (3, 32, 32), 10)
+    history = train(model, BagData(images, bags, labels), "cc", options, progress=False).history
+    assert history[-1]["train_loss"] < 0.85 * history[0]["train_loss"]
