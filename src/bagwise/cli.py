@@ -21,7 +21,7 @@ from bagwise.experiments.run import execute, read_results
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep import local_backend, run_sweep
 from bagwise.experiments.sweep_file import read_sweep
-from bagwise.experiments.tables import Block, collect, render
+from bagwise.experiments.tables import Block, collect, key, render
 from bagwise.training import DivergedError
 
 app = typer.Typer(
@@ -198,6 +198,8 @@ def table(
         blocks = _blocks(runs, select)
     for block in blocks:
         typer.echo(render(block, format.value, paper))
+    if format in (TableFormat.text, TableFormat.markdown):
+        typer.echo(key(format.value, paper))
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.ticker import MaxNLocator
 
 from bagwise.bags import FloatArray
 from bagwise.experiments.settings import PROPOSED
@@ -110,6 +111,7 @@ def _draw(axes: Axes, panel: Panel) -> dict[int, Any]:
     axes.set_title(f"{block.dataset}, {block.model}: {METHOD_NAMES[method]}", fontsize=10)
     axes.set(xlabel="epoch", ylabel=_LABELS[column])
     axes.grid(alpha=0.3)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if column.endswith("accuracy"):
         axes.set_ylim(0, 100)
     else:

@@ -147,6 +147,19 @@ def paper_best(dataset: str, model: str, K: int) -> tuple[float, float] | None:
     return max(cells) if cells else None
 
 
+KEY = (
+    "Test accuracy in percent, mean ± standard deviation over seeds. {best}: the best of a column. "
+    "● (○): the best proposed method is significantly better (worse) than this baseline, paired "
+    "t-test at 5 %. b, a: with the bethe engine, or the auto engine; RC and CC are exact otherwise."
+)
+
+
+def key(style: str, paper: bool = False) -> str:
+    """What the marks in `text` and `markdown` tables mean."""
+    text = KEY.format(best="Bold" if style == "markdown" else "*")
+    return text + (" In brackets: the paper (NA: not computed there)." if paper else "")
+
+
 def render(block: Block, style: str = "text", paper: bool = False) -> str:
     """A block as `text`, `markdown`, `latex` or `csv`.
 
