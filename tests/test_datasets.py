@@ -149,6 +149,7 @@ IMAGES = RNG.integers(256, size=(3, 4, 4))
         (idx(IMAGES), "cannot be unpacked"),
         (b"", "within its header"),
     ],
+    ids=["cut", "short", "header", "long", "magic", "huge", "nothing", "plain", "empty"],
 )
 def test_bad_idx_files_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "images.gz"

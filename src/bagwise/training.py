@@ -208,7 +208,7 @@ def _epoch(
     epoch = len(state.history) + 1
     model, method = state.model, state.method
     method.begin_epoch(epoch, state.generator)
-    loss_sum = torch.zeros((), dtype=torch.float64)
+    loss_sum = 0.0
     correct = seen = 0
     batches = method.batches(data, options.batch_instances, state.generator)
     for number, batch in enumerate(batches, start=1):
@@ -227,7 +227,7 @@ def _epoch(
             found = logits.detach().argmax(-1).cpu()
             correct += int((found == data.labels[batch.rows]).sum())
         bar.step(seen / len(data))
-    row: Row = {"epoch": epoch, "train_loss": loss_sum.item() / seen, "lr": float(rate)}
+    row: Row = {"epoch": epoch, "train_loss": loss_sum / seen, "lr": float(rate)}
     if data.labels is not None:
         row["train_accuracy"] = correct / seen
     row |= method.epoch_metrics()
