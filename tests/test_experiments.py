@@ -115,6 +115,14 @@ def test_a_sweep_file_becomes_runs(tmp_path: Path) -> None:
     assert {r.lr for r in survivors if r.method == "dllp"} == {1e-3}
 
 
+def test_the_example_sweep_is_the_papers_grid() -> None:
+    sweep = read_sweep(Path(__file__).parent.parent / "examples" / "sweep_linear.toml")
+    one_rate = [run for run in sweep.runs if run.lr == 1e-3]
+    assert len(one_rate) == 3 * (8 * 7 + 1) * 3
+    engines = {(run.bag_size, run.engine) for run in one_rate if run.method in ("rc", "cc")}
+    assert engines == {(K, "exact" if K <= 16 else "bethe") for K in (2, 4, 8, 16, 32, 64, 128)}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
