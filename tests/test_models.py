@@ -71,15 +71,16 @@ def test_constant_columns_are_only_centred() -> None:
 def test_the_loss_falls_on_images_in_bags(name: str) -> None:
     if find("cifar10") is not None:
         data = load_dataset("cifar10")
-        images, labels = data.train_inputs[:32], data.train_labels[:32]
+        images, labels = data.train_inputs[:64], data.train_labels[:64]
     else:  # images whose mean colour tells the class
-        labels = torch.arange(32) % 10
+        labels = torch.arange(64) % 10
         generator = torch.Generator().manual_seed(0)
-        images = torch.randn(32, 3, 32, 32, generator=generator)
+        images = torch.randn(64, 3, 32, 32, generator=generator)
         images[:, 0] += labels[:, None, None] - 4.5
+    images = images[:, :, ::2, ::2]  # a quarter of the work
     torch.manual_seed(0)
-    bags = Bags.from_labels(labels, [4] * 8, n_classes=10)
-    options = TrainingOptions(epochs=5, batch_instances=16)
-    model = make_model(name, (3, 32, 32), 10)
+    bags = Bags.from_labels(labels, [4] * 16, n_classes=10)
+    options = TrainingOptions(epochs=8, batch_instances=32)
+    model = make_model(name, (3, 16, 16), 10)
     history = train(model, BagData(images, bags, labels), "cc", options, progress=False).history
     assert history[-1]["train_loss"] < 0.85 * history[0]["train_loss"]
