@@ -11,8 +11,8 @@ from bagwise.posterior._kernels import inline
 @inline
 def cardinality_ratios(
     yes: FloatArray, no: FloatArray, n: int, most: float, ratio: FloatArray
-) -> float:
-    """ratio[k] = P(N_-k = n - 1) / P(N_-k = n), clipped to [1 / most, most]; returns P(N = n).
+) -> None:
+    """ratio[k] = P(N_-k = n - 1) / P(N_-k = n), clipped to [1 / most, most].
 
     N counts the ones among independent variables with P(k is one) = yes[k] = 1 - no[k], and N_-k
     leaves variable k out. n is at least 1.
@@ -36,7 +36,6 @@ def cardinality_ratios(
     added_ends = np.empty(2 * depth, np.int64)
     begins[0], ends[0], levels[0], added_begins[0], added_ends[0] = 0, K, 0, 0, 0
     waiting = 1
-    probability = 0.0
     while waiting > 0:
         waiting -= 1
         begin, end, level = begins[waiting], ends[waiting], levels[waiting]
@@ -56,7 +55,6 @@ def cardinality_ratios(
         if end - begin == 1:
             below, at = outside[level, n - 1], outside[level, n]
             ratio[begin] = most if below >= most * at else max(below / at, 1.0 / most)
-            probability = at * no[begin] + below * yes[begin]
             continue
         middle = (begin + end) // 2
         for left in (False, True):
@@ -66,4 +64,15 @@ def cardinality_ratios(
             added_ends[waiting] = end if left else middle
             levels[waiting] = level + 1
             waiting += 1
-    return probability
+
+
+@inline
+def cardinality_probability(yes: FloatArray, no: FloatArray, n: int) -> float:
+    """P(N = n) for the same N. Time K * n."""
+    found = np.zeros(n + 1)
+    found[0] = 1.0
+    for k in range(len(yes)):
+        for m in range(min(n, k + 1), 0, -1):
+            found[m] = found[m] * no[k] + found[m - 1] * yes[k]
+        found[0] *= no[k]
+    return float(found[n])

@@ -10,7 +10,7 @@ import torch
 from scipy.special import i0e, i1e
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.posterior._cardinality import cardinality_ratios
+from bagwise.posterior._cardinality import cardinality_probability, cardinality_ratios
 from bagwise.posterior._kernels import inline, kernel, over_bags
 from bagwise.posterior._result import Posterior, posterior
 from bagwise.posterior._tilt import classes_by_count, tilt
@@ -243,14 +243,13 @@ def _bethe_value(p: FloatArray, n: IntArray, messages: FloatArray) -> float:
     rest = np.empty(K)
     yes = np.empty(K)
     no = np.empty(K)
-    ratio = np.empty(K)
     _totals(p, messages, total)
     value = 0.0
     for k in range(K):
         value -= (A - 1) * np.log(total[k])
     for a in range(A):
         _odds(p, messages, total, a, rest, yes, no)
-        value += np.log(cardinality_ratios(yes, no, n[a], _MOST, ratio))
+        value += np.log(cardinality_probability(yes, no, n[a]))
         for k in range(K):
             value += np.log(p[k, a] + rest[k])
     return value
