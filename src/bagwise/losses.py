@@ -16,7 +16,15 @@ from torch.nn.functional import log_softmax
 from bagwise.bags import Bags
 from bagwise.posterior import bag_posterior
 
-__all__ = ["cc_loss", "dllp_loss", "llpfc_loss", "ot_loss", "pll_loss", "rc_loss"]
+__all__ = [
+    "cc_loss",
+    "dllp_loss",
+    "llpfc_loss",
+    "ot_loss",
+    "pll_loss",
+    "rc_loss",
+    "weighted_cross_entropy",
+]
 
 
 def rc_loss(
@@ -48,7 +56,7 @@ def rc_loss(
     """
     _check(logits, bags)
     weights = bag_posterior(stored_log_probs.detach(), bags, engine, **options).weights
-    return _cross_entropy(logits, weights)
+    return weighted_cross_entropy(logits, weights)
 
 
 def cc_loss(logits: torch.Tensor, bags: Bags, engine: str = "auto", **options: Any) -> torch.Tensor:
@@ -147,7 +155,7 @@ def pll_loss(logits: torch.Tensor, bags: Bags, stored_log_probs: torch.Tensor) -
     absent = torch.from_numpy(bags.counts == 0).to(logits.device)
     absent = absent[torch.from_numpy(bags.bag_of_row).to(logits.device)]
     weights = stored_log_probs.detach().masked_fill(absent, -math.inf).softmax(-1)
-    return _cross_entropy(logits, weights)
+    return weighted_cross_entropy(logits, weights)
 
 
 def llpfc_loss(
@@ -180,7 +188,12 @@ def llpfc_loss(
     return -torch.logsumexp(rows.log() + log_softmax(logits, -1), -1).mean()
 
 
-def _cross_entropy(logits: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+def weighted_cross_entropy(logits: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """-1/N sum_k sum_c weights[k, c] log softmax(logits)[k, c]; both are (N, C).
+
+    >>> weighted_cross_entropy(torch.zeros(1, 2), torch.tensor([[0.3, 0.7]]))
+    tensor(0.6931)
+    """
     if weights.shape != logits.shape:
         raise ValueError(
             f"logits has shape {tuple(logits.shape)} and the stored log-probabilities "

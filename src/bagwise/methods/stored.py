@@ -10,7 +10,7 @@ from torch.nn.functional import log_softmax
 
 from bagwise.bags import Bags
 from bagwise.data import BagData
-from bagwise.losses import ot_loss, pll_loss, rc_loss
+from bagwise.losses import ot_loss, pll_loss, weighted_cross_entropy
 from bagwise.methods.base import Batch, Method, register
 from bagwise.posterior import bag_posterior
 
@@ -59,13 +59,13 @@ class RC(StoredProbabilities):
         self._gap = [0.0, 0]
 
     def loss_given(self, logits: torch.Tensor, bags: Bags, stored: torch.Tensor) -> torch.Tensor:
-        """`rc_loss`, after comparing the weights if asked to."""
+        """`rc_loss`, its weights compared with the multinomial ones if asked to."""
+        weights = bag_posterior(stored, bags, self.engine, **self.options).weights
         if self.record_gap:
-            weights = bag_posterior(stored, bags, self.engine, **self.options).weights
             approximate = bag_posterior(stored, bags, "multinomial").weights
             self._gap[0] += (weights - approximate).abs().sum().item()
             self._gap[1] += weights.numel()
-        return rc_loss(logits, bags, stored, self.engine, **self.options)
+        return weighted_cross_entropy(logits, weights)
 
     def epoch_metrics(self) -> dict[str, float]:
         """The epoch's weight gap, if recorded."""
