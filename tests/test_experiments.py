@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from bagwise.cli import app
 from bagwise.datasets import load_dataset
+from bagwise.experiments.export import read_runs
 from bagwise.experiments.run import RESULT, RunResult, execute, protocol_data, read_result
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep import local_backend, run_sweep
@@ -210,9 +211,12 @@ def _die_once(run: RunSettings, folder: Path, data_dir: str | None) -> None:
 def test_a_worker_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bagwise.experiments.sweep._do", _die_once)
     runs = [replace(RUN, seed=seed, epochs=1) for seed in range(3)]
-    outcomes = dict(local_backend(2)(runs, tmp_path, None))
+    running: list[int] = []
+    outcomes = dict(local_backend(2)(runs, tmp_path, None, running.append))
     assert (tmp_path / "died").exists()
     assert outcomes == dict.fromkeys(runs)
+    assert running[0] == 2
+    assert running[-1] == 0
     assert len(list(tmp_path.rglob(RESULT))) == 3
 
 
@@ -282,6 +286,11 @@ def test_cells_have_mean_deviation_best_and_significance() -> None:
     assert "99.0 ± 0.0 (91.1)" in text
     assert "**96.0 ± 1.0 ○**" in render(block, "markdown")
     assert r"\mathbf{96.0 \pm 1.0\circ}" in render(block, "latex")
+    (last,) = [line for line in text.splitlines() if line.startswith("paper's best")]
+    assert last.split()[-3:] == ["91.4", "±", "0.2"]  # cc is at 92.0
+    (block,) = collect(fake("cc", 16, [90.8, 90.7]))
+    assert "91.4 ± 0.2 ▼" in render(block, "markdown", paper=True)
+    (block,) = collect(results)
     row = "mnist,linear,dllp,16,-,0.001,3,82.033,0.961,better,89.8,0.5"
     assert row in render(block, "csv", paper=True).splitlines()
 
@@ -352,6 +361,25 @@ def test_datasets_shows_what_is_there() -> None:
     assert "digits" in output
     assert "embedded" in output
     assert "fashion-mnist" in output
+
+
+def test_exported_runs_give_the_same_tables_and_curves(finished: Path, tmp_path: Path) -> None:
+    code, output = command("export", finished / "runs", "--out", tmp_path)
+    assert code == 0
+    assert [Path(line).name for line in output.split()] == ["runs.csv", "epochs.csv"]
+    for options in ((), ("--select", "bag_loss"), ("--format", "csv")):
+        assert command("table", tmp_path, *options) == command("table", finished / "runs", *options)
+    ours, theirs = (read_runs(folder) for folder in (tmp_path, finished / "runs"))
+    for run, original in zip(ours, theirs, strict=True):
+        assert run.settings == original.settings
+        assert run.versions == original.versions
+        for row, expected in zip(run.history, original.history, strict=True):
+            assert row == pytest.approx(expected, rel=1e-7)
+    text = (tmp_path / "runs.csv").read_text()
+    (tmp_path / "runs.csv").write_text(text.replace("-e6-s0", "-e7-s0"))
+    code, output = command("table", tmp_path)
+    assert code == 2
+    assert "runs.csv" in output
 
 
 def test_figures_are_drawn_from_a_sweep(finished: Path, tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from rich.table import Table
 
 from bagwise import __version__
 from bagwise.datasets import DATASETS, SOURCES, find, folders
+from bagwise.experiments.export import export_runs, read_runs
 from bagwise.experiments.figures import draw_figures
 from bagwise.experiments.ray_backend import ray_backend
-from bagwise.experiments.run import execute, read_results
+from bagwise.experiments.run import RunResult, execute
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep import local_backend, run_sweep
 from bagwise.experiments.sweep_file import read_sweep
@@ -36,6 +37,10 @@ console = Console()
 DataDir = Annotated[
     Path | None,
     typer.Option(help="Folder of data sets; looked at before $BAGWISE_DATA and the user's cache."),
+]
+
+Runs = Annotated[
+    Path, typer.Argument(help="Folder with runs: of a sweep, single ones, or exported.")
 ]
 
 
@@ -182,7 +187,7 @@ def sweep(
 
 @app.command()
 def table(
-    runs: Annotated[Path, typer.Argument(help="Folder with runs, of a sweep or single ones.")],
+    runs: Runs,
     format: Annotated[TableFormat, typer.Option(help="How to write it.")] = TableFormat.text,
     select: Annotated[
         Selection, typer.Option(help="What validation chooses epochs and rates by.")
@@ -204,7 +209,7 @@ def table(
 
 @app.command()
 def figures(
-    runs: Annotated[Path, typer.Argument(help="Folder with runs, of a sweep or single ones.")],
+    runs: Runs,
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")],
     select: Annotated[
         Selection, typer.Option(help="What validation chooses learning rates by.")
@@ -216,8 +221,26 @@ def figures(
             typer.echo(path)
 
 
+@app.command()
+def export(
+    runs: Runs,
+    out: Annotated[Path, typer.Option(help="Folder for runs.csv and epochs.csv.")],
+) -> None:
+    """Write runs as two CSV files, which `table` and `figures` read like the runs themselves.
+
+    runs.csv: settings, chosen epochs, accuracies, seconds and versions; epochs.csv: the histories.
+    """
+    with user_errors():
+        for path in export_runs(_results(runs), out):
+            typer.echo(path)
+
+
 def _blocks(runs: Path, select: Selection) -> list[Block]:
-    results = read_results(runs)
+    return collect(_results(runs), select.value)
+
+
+def _results(runs: Path) -> list[RunResult]:
+    results = read_runs(runs)
     if not results:
         raise ValueError(f"there is no result below {runs}; give the --out folder of a sweep.")
-    return collect(results, select.value)
+    return results

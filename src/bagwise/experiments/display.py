@@ -11,7 +11,7 @@ from bagwise.experiments.settings import RunSettings
 
 
 class SweepDisplay:
-    """Runs done and failed, the last one finished, the time left; failures also off a terminal."""
+    """Runs done, running and failed, the time left; failures also off a terminal."""
 
     def __init__(self, show: bool = True) -> None:
         self._console = Console(stderr=True)
@@ -19,8 +19,9 @@ class SweepDisplay:
             TextColumn("{task.description:6}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[failed]} failed"),
+            TextColumn("{task.fields[running]} running, {task.fields[failed]} failed,"),
             TimeRemainingColumn(),
+            TextColumn("left"),
             TextColumn("{task.fields[last]}"),
             console=self._console,
             disable=not (show and self._console.is_terminal),
@@ -43,7 +44,13 @@ class SweepDisplay:
     def stage(self, name: str, total: int, done: int) -> None:
         """A stage of so many runs begins, some of them done before."""
         self._failed = 0
-        self._task = self._bar.add_task(name, total=total, completed=done, failed=0, last="")
+        self._task = self._bar.add_task(
+            name, total=total, completed=done, running=0, failed=0, last=""
+        )
+
+    def running(self, count: int) -> None:
+        """So many runs are being worked on."""
+        self._bar.update(self._task, running=count)
 
     def finished(self, run: RunSettings, error: str | None) -> None:
         """A run has ended, well or with an error."""

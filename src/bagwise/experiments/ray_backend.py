@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,12 @@ def ray_backend(address: str | None = None, processes: int | None = None) -> Bac
     except ImportError as error:
         raise ValueError('Ray is not installed; pip install "bagwise[ray]" brings it.') from error
 
-    def outcomes(runs: list[RunSettings], folder: Path, data_dir: str | None) -> Iterator[Outcome]:
+    def outcomes(
+        runs: list[RunSettings],
+        folder: Path,
+        data_dir: str | None,
+        show_running: Callable[[int], None],
+    ) -> Iterator[Outcome]:
         if not runs:
             return
         settings: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
@@ -45,6 +50,8 @@ def ray_backend(address: str | None = None, processes: int | None = None) -> Bac
             do = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(run_remotely)
             waiting = {do.remote(run, data_dir): run for run in runs}
             while waiting:
+                resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+                show_running(min(int(resources.get("CPU", 0)), len(waiting)))
                 (finished, *_), _ = ray.wait(list(waiting), num_returns=1)
                 run = waiting.pop(finished)
                 try:

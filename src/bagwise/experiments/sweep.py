@@ -24,7 +24,8 @@ ATTEMPTS = 3  # of a run whose worker dies
 Outcome = tuple[RunSettings, str | None]
 """A run and what went wrong with it, if anything did."""
 
-Backend = Callable[[list[RunSettings], Path, str | None], Iterator[Outcome]]
+Backend = Callable[[list[RunSettings], Path, str | None, Callable[[int], None]], Iterator[Outcome]]
+"""Does runs in a folder, with data from another, and says how many are running at the moment."""
 
 
 @dataclass
@@ -76,7 +77,7 @@ def _stage(
     waiting = [run for run in runs if not _done(folder, run)]
     report.done += [run for run in runs if _done(folder, run)]
     display.stage(name, total=len(runs), done=len(runs) - len(waiting))
-    for run, error in backend(waiting, folder, data_dir):
+    for run, error in backend(waiting, folder, data_dir, display.running):
         if error is None:
             report.done.append(run)
         else:
@@ -97,18 +98,25 @@ def _score(folder: Path, select: str) -> float:
 def local_backend(processes: int) -> Backend:
     """Runs in so many processes on this machine, each with one thread."""
 
-    def outcomes(runs: list[RunSettings], folder: Path, data_dir: str | None) -> Iterator[Outcome]:
+    def outcomes(
+        runs: list[RunSettings],
+        folder: Path,
+        data_dir: str | None,
+        show_running: Callable[[int], None],
+    ) -> Iterator[Outcome]:
         attempts = dict.fromkeys(runs, 0)
         waiting = list(runs)
         while waiting:
             # A worker that dies takes the whole pool with it: begin a new one with what is left.
             context = multiprocessing.get_context("spawn")
             workers = min(processes, len(waiting))
+            show_running(workers)
             with ProcessPoolExecutor(workers, context, initializer=_one_thread) as pool:
                 running: dict[Future[None], RunSettings] = {}
                 try:
                     for outcome in _work(pool, workers, waiting, running, folder, data_dir):
                         waiting.remove(outcome[0])
+                        show_running(len(running))
                         yield outcome
                 except BrokenProcessPool:
                     for run in running.values():

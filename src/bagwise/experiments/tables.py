@@ -147,6 +147,14 @@ def paper_best(dataset: str, model: str, K: int) -> tuple[float, float] | None:
     return max(cells) if cells else None
 
 
+def below_paper(block: Block, K: int) -> bool:
+    """Whether the best proposed method is below the paper's best cell minus its deviation."""
+    known, proposed = paper_best(block.dataset, block.model, K), block.best(K, PROPOSED)
+    if known is None or proposed is None:
+        return False
+    return block.cells[proposed, K].mean < known[0] - known[1]
+
+
 KEY = (
     "Test accuracy in percent, mean ± standard deviation over seeds. {best}: the best of a column. "
     "● (○): the best proposed method is significantly better (worse) than this baseline, paired "
@@ -157,7 +165,12 @@ KEY = (
 def key(style: str, paper: bool = False) -> str:
     """What the marks in `text` and `markdown` tables mean."""
     text = KEY.format(best="Bold" if style == "markdown" else "*")
-    return text + (" In brackets: the paper (NA: not computed there)." if paper else "")
+    if not paper:
+        return text
+    return (
+        f"{text} In brackets: the paper (NA: not computed there). Last row: the paper's best of the "
+        "column; ▼ where the best proposed method is lower by more than its standard deviation."
+    )
 
 
 def render(block: Block, style: str = "text", paper: bool = False) -> str:
@@ -177,6 +190,8 @@ def render(block: Block, style: str = "text", paper: bool = False) -> str:
     for method in block.methods:
         shown = [_shown(block, method, K, style, paper) for K in columns]
         rows.append([METHOD_NAMES.get(method, method), *shown])
+    if paper and any(paper_best(block.dataset, block.model, K) for K in columns):
+        rows.append(["paper's best", *(_paper_best(block, K, style) for K in columns)])
     if style == "markdown":
         lines = [header, ["---"] * len(header), *rows]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
@@ -219,6 +234,15 @@ def _shown(block: Block, method: str, K: int, style: str, paper: bool) -> str:
         known = paper_results().get((block.dataset, block.model, method, K))
         text += f" ({known[0]:.1f})" if known else " (NA)"
     return text
+
+
+def _paper_best(block: Block, K: int, style: str) -> str:
+    known = paper_best(block.dataset, block.model, K)
+    if known is None:
+        return "-"
+    pm, below = (r"\pm", r"\blacktriangledown") if style == "latex" else ("±", " ▼")
+    text = f"{known[0]:.1f} {pm} {known[1]:.1f}{below if below_paper(block, K) else ''}"
+    return f"${text}$" if style == "latex" else text
 
 
 def _csv(block: Block, paper: bool) -> str:
