@@ -6,6 +6,7 @@ from bagwise.estimator import LLPClassifier
 from bagwise.losses import cc_loss, dllp_loss, llpfc_loss, ot_loss, pll_loss, rc_loss
 from bagwise.posterior import Posterior, bag_posterior, most_probable_labeling
 from bagwise.selection import BagKFold, bag_scorer
+from bagwise.tables import read_bags
 from bagwise.training import TrainingOptions, train
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "ot_loss",
     "pll_loss",
     "rc_loss",
+    "read_bags",
     "train",
 ]
 __version__ = "0.1.0"

@@ -1,4 +1,7 @@
-"""A fitted classifier in a folder: config.json and model.safetensors, written in one step."""
+"""A fitted classifier in a folder: config.json and model.safetensors, written in one step.
+
+A model that was fitted to a table has columns.json and fit.json beside them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import copy
 import json
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,12 +26,22 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 TENSORS = "model.safetensors"
+COLUMNS = "columns.json"
+FIT = "fit.json"
 FORMAT = 1
 
 
-def save(classifier: LLPClassifier, path: Path) -> None:
-    """Write the classifier to `path`, replacing a classifier that is already there."""
-    _refuse_other_things(path)
+def save(
+    classifier: LLPClassifier, path: Path, beside: Mapping[str, dict[str, Any]] | None = None
+) -> None:
+    """Write the classifier to `path`, replacing a classifier that is already there.
+
+    Args:
+        classifier: a fitted one.
+        path: a folder that is not there yet, or holds a model and nothing else.
+        beside: further JSON files, by name.
+    """
+    refuse_other_things(path)
     classes = classifier.classes_
     if classes.dtype.kind not in "biufUO":
         raise ValueError(f"classes of type {classes.dtype} cannot be saved; use text or numbers.")
@@ -46,6 +60,8 @@ def save(classifier: LLPClassifier, path: Path) -> None:
     new = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
         (new / CONFIG).write_text(json.dumps(config, indent=1))
+        for name, content in (beside or {}).items():
+            (new / name).write_text(json.dumps(content, indent=1))
         save_tensors(new / TENSORS, classifier.model_.state_dict(), {"format": FORMAT})
         new.chmod(0o777 & ~current_umask())
         if path.exists():
@@ -64,12 +80,12 @@ def save(classifier: LLPClassifier, path: Path) -> None:
         raise
 
 
-def _refuse_other_things(path: Path) -> None:
+def refuse_other_things(path: Path) -> None:
     """A folder may be replaced only if it holds a Bagwise model and nothing else."""
     if not path.exists():
         return
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else {path.name}
-    if path.is_dir() and names <= {CONFIG, TENSORS}:
+    if path.is_dir() and names <= {CONFIG, TENSORS, COLUMNS, FIT}:
         if CONFIG in names:
             _read_config(path / CONFIG)
         return

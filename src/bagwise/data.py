@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from bagwise.bags import Bags
+from bagwise.bags import Bags, IntArray
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,12 @@ class BagData:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    def select(self, index: IntArray) -> BagData:
+        """These bags only, in this order."""
+        rows = torch.from_numpy(self.bags.rows(index))
+        labels = None if self.labels is None else self.labels[rows]
+        return BagData(self.inputs[rows], self.bags.select(index), labels)
 
     def fingerprint(self) -> str:
         """A short digest of inputs, bags and labels."""

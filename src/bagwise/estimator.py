@@ -122,11 +122,7 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             targets = _targets_of_labels(ids)
         else:
             targets = bag_targets(ids, proportions)
-        self.classes_ = targets.classes
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"there is only one class, {self.classes_.tolist()[0]!r}; at least two are needed."
-            )
+        self._set_classes(targets.classes)
         seed = int(check_random_state(self.random_state).randint(2**31))
         data = BagData(inputs[torch.from_numpy(targets.order)], targets.bags)
         held_out = None
@@ -138,7 +134,32 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             held_out = self._bag_data(*validation)
         elif self.validation_fraction != 0:
             data, held_out = split_bags(data, self.validation_fraction, seed)
+        return self._train(data, held_out, seed)
 
+    def fit_bags(
+        self, data: BagData, classes: npt.ArrayLike, validation: BagData | None = None
+    ) -> LLPClassifier:
+        """Learn from instances that lie sorted by bag already; nothing is copied or held out.
+
+        Args:
+            data: instances and their bags.
+            classes: (C,) the class labels, in the order of the counts.
+            validation: bags to choose the best epoch by; without them it is the last.
+        """
+        self._set_classes(np.asarray(classes))
+        self.shape_in_ = tuple(data.inputs.shape[1:])
+        self.n_features_in_ = self.shape_in_[0]
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        return self._train(data, validation, seed)
+
+    def _set_classes(self, classes: npt.NDArray[Any]) -> None:
+        if len(classes) < 2:
+            raise ValueError(
+                f"there is only one class, {classes.tolist()[0]!r}; at least two are needed."
+            )
+        self.classes_ = classes
+
+    def _train(self, data: BagData, held_out: BagData | None, seed: int) -> LLPClassifier:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = self._new_model(data.inputs)
@@ -304,15 +325,7 @@ def split_bags(data: BagData, fraction: float, seed: int) -> tuple[BagData, BagD
         return data, None
     order = torch.randperm(B, generator=torch.Generator().manual_seed(seed))
     parts = [np.sort(part.numpy()) for part in (order[n_held_out:], order[:n_held_out])]
-    kept, held_out = (
-        BagData(
-            data.inputs[rows := torch.from_numpy(data.bags.rows(index))],
-            data.bags.select(index),
-            None if data.labels is None else data.labels[rows],
-        )
-        for index in parts
-    )
-    return kept, held_out
+    return data.select(parts[0]), data.select(parts[1])
 
 
 def _targets_of_labels(

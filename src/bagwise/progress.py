@@ -1,11 +1,18 @@
-"""A progress bar for training."""
+"""Progress bars: for training, for rows, for a number of tasks. Silent without a terminal."""
 
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
 _SHOWN = {
     "train_loss": "loss",
@@ -15,25 +22,22 @@ _SHOWN = {
 }
 
 
-class TrainingProgress:
-    """Epoch, losses, accuracy where known and time left; silent where there is no terminal."""
+class _Bar:
+    """A bar on the error stream that is gone when its work is done."""
 
-    def __init__(self, name: str, epochs: int, history: list[dict[str, float]], show: bool) -> None:
+    def __init__(self, shown: ProgressColumn, show: bool) -> None:
         console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
-            TextColumn("epoch {task.completed:.0f}/{task.total:.0f}  {task.fields[facts]}"),
+            shown,
             TimeRemainingColumn(),
             console=console,
             disable=not (show and console.is_terminal),
             transient=True,
         )
-        facts = _facts(history[-1]) if history else ""
-        self._done = len(history)
-        self._task = self._bar.add_task(name, total=epochs, completed=self._done, facts=facts)
 
-    def __enter__(self) -> TrainingProgress:
+    def __enter__(self) -> Self:
         self._bar.start()
         return self
 
@@ -44,6 +48,48 @@ class TrainingProgress:
         traceback: TracebackType | None,
     ) -> None:
         self._bar.stop()
+
+
+class RowProgress(_Bar):
+    """Rows read or written of a total, which may be unknown."""
+
+    def __init__(self, name: str, rows: int | None, show: bool) -> None:
+        of = "" if rows is None else "/{task.total:,}"
+        super().__init__(TextColumn("{task.completed:,}" + of + " rows"), show)
+        self._task = self._bar.add_task(name, total=rows)
+
+    def advance(self, rows: int) -> None:
+        """So many more are done."""
+        self._bar.advance(self._task, rows)
+
+
+class TaskProgress(_Bar):
+    """Tasks done of a total, and what is being done."""
+
+    def __init__(self, name: str, total: int, show: bool) -> None:
+        super().__init__(
+            TextColumn("{task.completed:.0f}/{task.total:.0f}  {task.fields[now]}"), show
+        )
+        self._task = self._bar.add_task(name, total=total, now="")
+
+    def begin(self, what: str) -> None:
+        """Say what is being done."""
+        self._bar.update(self._task, now=what)
+
+    def advance(self) -> None:
+        """One more is done."""
+        self._bar.advance(self._task)
+
+
+class TrainingProgress(_Bar):
+    """Epoch, losses, accuracy where known and time left."""
+
+    def __init__(self, name: str, epochs: int, history: list[dict[str, float]], show: bool) -> None:
+        shown = TextColumn("epoch {task.completed:.0f}/{task.total:.0f}  {task.fields[facts]}")
+        super().__init__(shown, show)
+        facts = _facts(history[-1]) if history else ""
+        self._done = len(history)
+        self._task = self._bar.add_task(name, total=epochs, completed=self._done, facts=facts)
 
     def step(self, share: float) -> None:
         """Within an epoch: which share of it is done."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +72,7 @@ def bag_targets(
     ids, bag_of_row = np.unique(ids_of_rows, return_inverse=True)
     sizes = np.bincount(bag_of_row, minlength=len(ids))
     names, numbers = _numbers(ids, proportions, classes)
-    bags, rounding = _to_bags(ids, sizes, numbers)
+    bags, rounding = to_bags(ids, sizes, numbers)
     return BagTargets(np.argsort(bag_of_row, kind="stable"), bags, ids, names, rounding)
 
 
@@ -187,8 +187,25 @@ def _class_names(names: list[Any], classes: npt.ArrayLike | None) -> npt.NDArray
     return known
 
 
-def _to_bags(ids: npt.NDArray[Any], sizes: IntArray, numbers: FloatArray) -> tuple[Bags, float]:
-    """Counts from counts or proportions, told apart by their sums."""
+NumbersAre = Literal["auto", "counts", "proportions", "relative"]
+
+
+def to_bags(
+    ids: npt.NDArray[Any], sizes: IntArray, numbers: FloatArray, numbers_are: NumbersAre = "auto"
+) -> tuple[Bags, float]:
+    """Bags from counts or proportions, and the largest difference that rounding has made.
+
+    Args:
+        ids: (B,) the bags' names, for messages.
+        sizes: (B,) how many instances they have.
+        numbers: (B, C) counts or proportions.
+        numbers_are: "counts", which sum to the sizes; "proportions", which sum to 1; "relative",
+            counts of some other total, of which only the proportions are used; "auto" tells counts
+            from proportions by their sums.
+
+    >>> to_bags(np.array(["a"]), np.array([4]), np.array([[0.25, 0.75]]))[0].counts
+    array([[1, 3]])
+    """
     for bad, what in ((~np.isfinite(numbers), "no number"), (numbers < 0, "a negative number")):
         if bad.any():
             bag = int(np.argmax(bad.any(axis=1)))
@@ -197,11 +214,16 @@ def _to_bags(ids: npt.NDArray[Any], sizes: IntArray, numbers: FloatArray) -> tup
                 "give a count or proportion of 0 or more for each."
             )
     totals = numbers.sum(axis=1)
+    if numbers_are == "relative":
+        if not totals.all():
+            bag = int(np.argmin(totals))
+            raise ValueError(f"bag {ids.tolist()[bag]!r} has 0 for every class.")
+        numbers, totals = numbers / totals[:, None], np.ones(len(totals))
     whole = (numbers == np.rint(numbers)).all(axis=1)
-    are_counts = whole & (totals == sizes)
+    are_counts = whole & (totals == sizes) & (numbers_are in ("auto", "counts"))
     if are_counts.all():
         return Bags(sizes, numbers), 0.0
-    are_shares = np.abs(totals - 1) <= rounding_slack(numbers)
+    are_shares = (np.abs(totals - 1) <= rounding_slack(numbers)) & (numbers_are != "counts")
     if not are_shares.all():
         neither = ~are_shares & ~are_counts
         bag = int(np.argmax(neither if neither.any() else ~are_shares))
@@ -213,7 +235,7 @@ def _to_bags(ids: npt.NDArray[Any], sizes: IntArray, numbers: FloatArray) -> tup
     bags = Bags.from_proportions(numbers, sizes, rounding="nearest")
     differences = np.abs(bags.proportions - numbers / totals[:, None]).max(axis=1)
     bag = int(np.argmax(differences))
-    if differences[bag] > 0.011:  # more than rounding to two decimals explains
+    if numbers_are == "auto" and differences[bag] > 0.011:  # more than two decimals explain
         warnings.warn(
             f"the proportions {numbers[bag].tolist()} of bag {ids.tolist()[bag]!r} are not those "
             f"of its {sizes[bag]} rows; {bags.counts[bag].tolist()} is taken.",

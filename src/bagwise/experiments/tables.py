@@ -164,13 +164,28 @@ KEY = (
 
 def key(style: str, paper: bool = False) -> str:
     """What the marks in `text` and `markdown` tables mean."""
-    text = KEY.format(best="Bold" if style == "markdown" else "*")
+    text = KEY.format(best="*" if style == "text" else "Bold")
     if not paper:
         return text
     return (
-        f"{text} In brackets: the paper (NA: not computed there). Last row: the paper's best of the "
-        "column; ▼ where the best proposed method is lower by more than its standard deviation."
+        f"{text} In brackets: the paper (NA: not computed there). Last row: the paper's best of "
+        "a column; ▼ where the best proposed method is lower by more than its standard deviation."
     )
+
+
+def grid(block: Block, style: str, paper: bool = False) -> list[list[str]]:
+    """The cells of a block's table, the header first; `style` says how they are marked."""
+    columns = block.bag_sizes
+    rows = [[f"{block.dataset}, {block.model}", *(f"K = {K}" for K in columns)]]
+    if ("supervised", 1) in block.cells:
+        cells = [_shown(block, "supervised", 1, style, paper), *[""] * (len(columns) - 1)]
+        rows.append([METHOD_NAMES["supervised"], *cells])
+    for method in block.methods:
+        shown = [_shown(block, method, K, style, paper) for K in columns]
+        rows.append([METHOD_NAMES.get(method, method), *shown])
+    if paper and any(paper_best(block.dataset, block.model, K) for K in columns):
+        rows.append(["paper's best", *(_paper_best(block, K, style) for K in columns)])
+    return rows
 
 
 def render(block: Block, style: str = "text", paper: bool = False) -> str:
@@ -181,23 +196,13 @@ def render(block: Block, style: str = "text", paper: bool = False) -> str:
     """
     if style == "csv":
         return _csv(block, paper)
-    columns = block.bag_sizes
-    header = [f"{block.dataset}, {block.model}", *(f"K = {K}" for K in columns)]
-    rows = []
-    if ("supervised", 1) in block.cells:
-        cells = [_shown(block, "supervised", 1, style, paper), *[""] * (len(columns) - 1)]
-        rows.append([METHOD_NAMES["supervised"], *cells])
-    for method in block.methods:
-        shown = [_shown(block, method, K, style, paper) for K in columns]
-        rows.append([METHOD_NAMES.get(method, method), *shown])
-    if paper and any(paper_best(block.dataset, block.model, K) for K in columns):
-        rows.append(["paper's best", *(_paper_best(block, K, style) for K in columns)])
+    header, *rows = grid(block, style, paper)
     if style == "markdown":
         lines = [header, ["---"] * len(header), *rows]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
     if style == "latex":
         body = [" & ".join(line).replace("_", r"\_") + r" \\" for line in [header, *rows]]
-        top = r"\begin{tabular}{l" + "c" * len(columns) + "}\n\\toprule\n"
+        top = r"\begin{tabular}{l" + "c" * (len(header) - 1) + "}\n\\toprule\n"
         return (
             top
             + "\n\\midrule\n".join([body[0], "\n".join(body[1:])])
@@ -218,7 +223,7 @@ def _shown(block: Block, method: str, K: int, style: str, paper: bool) -> str:
     cell = block.cells.get((method, K))
     if cell is None:
         return "-"
-    pm = {"latex": r"\pm", "markdown": "±", "text": "±"}[style]
+    pm = r"\pm" if style == "latex" else "±"
     text = f"{cell.mean:.1f} {pm} {cell.std:.1f}"
     if cell.engine in ("bethe", "auto"):
         text += {"latex": "^{%s}"}.get(style, " %s") % cell.engine[0]
@@ -229,7 +234,7 @@ def _shown(block: Block, method: str, K: int, style: str, paper: bool) -> str:
     else:
         text += f" {mark}" if mark else ""
         if method != "supervised" and method == block.best(K):
-            text = f"**{text}**" if style == "markdown" else f"*{text}"
+            text = {"markdown": f"**{text}**", "html": f"<b>{text}</b>"}.get(style, f"*{text}")
     if paper:
         known = paper_results().get((block.dataset, block.model, method, K))
         text += f" ({known[0]:.1f})" if known else " (NA)"

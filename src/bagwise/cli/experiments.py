@@ -1,19 +1,16 @@
-"""The command line: bagwise ..."""
+"""Commands around the paper's experiments: datasets, train, sweep, table, figures, export."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from bagwise import __version__
+from bagwise.cli.app import EXPERIMENTS, app, console, user_errors
 from bagwise.datasets import DATASETS, SOURCES, find, folders
 from bagwise.experiments.export import export_runs, read_runs
 from bagwise.experiments.figures import draw_figures
@@ -23,16 +20,6 @@ from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep import local_backend, run_sweep
 from bagwise.experiments.sweep_file import read_sweep
 from bagwise.experiments.tables import Block, collect, key, render
-from bagwise.training import DivergedError
-
-app = typer.Typer(
-    help="Learning from label proportions: classify instances when labels are known only per bag.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-console = Console()
 
 DataDir = Annotated[
     Path | None,
@@ -60,32 +47,7 @@ class TableFormat(StrEnum):
     csv = "csv"
 
 
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """A user's mistake is a message and exit code 2, never a traceback."""
-    try:
-        yield
-    except (ValueError, OSError, DivergedError) as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(2) from error
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(__version__)
-        raise typer.Exit
-
-
-@app.callback()
-def main(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    """Options of every command."""
-
-
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 def datasets(data_dir: DataDir = None) -> None:
     """Show which data sets are on this machine, and where."""
     table = Table()
@@ -104,7 +66,7 @@ def datasets(data_dir: DataDir = None) -> None:
     console.print(table)
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 def train(
     dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")],
     out: Annotated[Path, typer.Option(help="Folder for the result and the model.")],
@@ -156,7 +118,7 @@ def train(
     console.print(f"{result.seconds:.0f} seconds of training; everything else is in {out}")
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 def sweep(
     file: Annotated[Path, typer.Argument(help="A TOML file, see docs/sweeps.md.")],
     out: Annotated[Path, typer.Option(help="Folder for the runs.")],
@@ -185,7 +147,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 def table(
     runs: Runs,
     format: Annotated[TableFormat, typer.Option(help="How to write it.")] = TableFormat.text,
@@ -207,7 +169,7 @@ def table(
         typer.echo(key(format.value, paper))
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 def figures(
     runs: Runs,
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")],
@@ -221,7 +183,7 @@ def figures(
             typer.echo(path)
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 def export(
     runs: Runs,
     out: Annotated[Path, typer.Option(help="Folder for runs.csv and epochs.csv.")],
@@ -231,15 +193,16 @@ def export(
     runs.csv: settings, chosen epochs, accuracies, seconds and versions; epochs.csv: the histories.
     """
     with user_errors():
-        for path in export_runs(_results(runs), out):
+        for path in export_runs(read_some(runs), out):
             typer.echo(path)
 
 
 def _blocks(runs: Path, select: Selection) -> list[Block]:
-    return collect(_results(runs), select.value)
+    return collect(read_some(runs), select.value)
 
 
-def _results(runs: Path) -> list[RunResult]:
+def read_some(runs: Path) -> list[RunResult]:
+    """The results below a folder; none is an error."""
     results = read_runs(runs)
     if not results:
         raise ValueError(f"there is no result below {runs}; give the --out folder of a sweep.")

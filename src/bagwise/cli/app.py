@@ -1,0 +1,50 @@
+"""The application that commands are added to, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from bagwise import __version__
+from bagwise.training import DivergedError
+
+app = typer.Typer(
+    help="Learning from label proportions: classify instances when labels are known only per bag.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+console = Console()
+
+TABLES = "From a table to predictions"
+EXPERIMENTS = "The paper's experiments"
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """A user's mistake is a message and exit code 2, never a traceback."""
+    try:
+        yield
+    except (ValueError, OSError, DivergedError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options of every command."""

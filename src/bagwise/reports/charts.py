@@ -1,0 +1,93 @@
+"""The pictures of a model's report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+_BLUE, _PINK, _GREY = "#0b5fa5", "#b5179e", "#7a8591"
+MOST_CLASSES = 12
+
+
+def _panels(n: int) -> tuple[Figure, list[Any]]:
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    columns = min(n, 3)
+    lines = -(-n // columns)
+    size = (3.3 * columns + 0.2, 3.1 * lines)
+    figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
+    flat = list(axes.flat)
+    for unused in flat[n:]:
+        unused.set_visible(False)
+    return figure, flat[:n]
+
+
+def learning_curves(curve: Sequence[dict[str, float]]) -> Figure:
+    """Training loss, and loss of held-out bags, by epoch."""
+    figure, (left, right) = _panels(2)
+    for axes, name, title, color in (
+        (left, "train", "training loss", _BLUE),
+        (right, "held_out", "held-out bags: -log P(S|X) per row", _PINK),
+    ):
+        points = [(row["epoch"], row[name]) for row in curve if name in row]
+        if points:
+            axes.plot(*zip(*points, strict=True), color=color, marker="o", markersize=2.5)
+        axes.set_title(title, fontsize=9)
+        axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(alpha=0.3)
+    return figure
+
+
+def proportions(classes: Sequence[str], shown: Sequence[int], bags: list[dict[str, Any]]) -> Figure:
+    """True against predicted proportion of each held-out bag, a panel for each class."""
+    figure, panels = _panels(len(shown))
+    largest = max(bag["size"] for bag in bags)
+    for axes, c in zip(panels, shown, strict=True):
+        x = [bag["predicted"][c] for bag in bags]
+        y = [bag["true"][c] for bag in bags]
+        area = [6 + 34 * (bag["size"] / largest) ** 0.5 for bag in bags]
+        axes.scatter(x, y, s=area, color=_BLUE, alpha=0.55, linewidths=0)
+        _diagonal(axes, max([*x, *y]))
+        axes.set_title(classes[c], fontsize=9, parse_math=False)
+        axes.set(xlabel="predicted proportion", ylabel="true proportion")
+    return figure
+
+
+def calibration(classes: Sequence[str], shown: Sequence[int], bins: list[Any]) -> Figure:
+    """Mean true against mean predicted proportion of groups of bags, a panel for each class."""
+    figure, panels = _panels(len(shown))
+    for axes, c in zip(panels, shown, strict=True):
+        x, y, _ = zip(*bins[c], strict=True)
+        axes.plot(x, y, color=_PINK, marker="o", markersize=4)
+        _diagonal(axes, max([*x, *y]))
+        axes.set_title(classes[c], fontsize=9, parse_math=False)
+        axes.set(xlabel="mean predicted proportion", ylabel="mean true proportion")
+    return figure
+
+
+def bag_sizes(histogram: dict[str, list[float]]) -> Figure:
+    """How many bags there are of which size."""
+    figure, (axes,) = _panels(1)
+    edges = histogram["edges"]
+    widths = [b - a for a, b in pairwise(edges)]
+    axes.bar(edges[:-1], histogram["counts"], widths, align="edge", color=_BLUE, edgecolor="white")
+    if edges[-1] > 20 * edges[0]:
+        axes.set_xscale("log")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set(xlabel="rows in a bag", ylabel="bags")
+    axes.grid(alpha=0.3, axis="y")
+    return figure
+
+
+def _diagonal(axes: Any, top: float) -> None:
+    top = min(1.0, 1.08 * top + 0.02)
+    axes.plot([0, top], [0, top], color=_GREY, linewidth=0.8, zorder=0)
+    axes.set(xlim=(-0.02 * top, top), ylim=(-0.02 * top, top))
+    axes.grid(alpha=0.3)

@@ -1,0 +1,219 @@
+"""The report of a fitted model."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from bagwise.reports import charts
+from bagwise.reports.page import page, paragraph, picture, section, table
+from bagwise.tables.columns import Column, Columns
+from bagwise.tables.model import TableModel
+
+
+def model_report(model: TableModel) -> str:
+    """One HTML page about what was fitted, how well, and what to look at."""
+    try:
+        return _report(model.facts, model.columns)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(
+            f"fit.json of the model folder is damaged ({type(error).__name__}: {error}); "
+            "fit the model again."
+        ) from error
+
+
+def _report(facts: dict[str, Any], columns: Columns) -> str:
+    data, held_out = facts["data"], facts["held_out"]
+    classes = data["classes"]
+    shown = [int(c) for c in np.argsort(data["shares"])[::-1][: charts.MOST_CLASSES]]
+    fewer = (
+        [paragraph(f"The {len(shown)} most frequent of {len(classes)} classes.", "note")]
+        if len(shown) < len(classes)
+        else []
+    )
+    names = ", ".join(data["files"][:3]) + (" and more" if len(data["files"]) > 3 else "")
+    sections = [
+        section("In short", *_summary(facts, columns)),
+        section(
+            "Learning curves",
+            paragraph(
+                "The lower, the better. The held-out bags decide how long the model is trained."
+            ),
+            picture(
+                charts.learning_curves(facts["curve"]),
+                "training loss and loss of held-out bags by epoch",
+            ),
+        ),
+        section(
+            "Predicted and true proportions of held-out bags",
+            paragraph(
+                "Each point is a bag that the model had not seen, larger for larger bags. On the "
+                "line, the predicted proportion is the true one."
+            ),
+            *fewer,
+            picture(
+                charts.proportions(classes, shown, held_out["bags"]),
+                "true against predicted proportions, a panel for each class",
+            ),
+            _classes(data, held_out),
+        ),
+        section("Calibration on held-out bags", *_calibration(classes, shown, held_out)),
+        section(
+            "Bag sizes",
+            picture(charts.bag_sizes(data["sizes"]["histogram"]), "histogram of bag sizes"),
+        ),
+        section("The most surprising bags", *_surprising(classes, facts["surprising"])),
+        section("Columns", *_columns(columns)),
+        section("What was tried", *_tried(facts)),
+        section(
+            "Do it again",
+            f"<pre>{escape(facts['command'] or 'The model was fitted from Python.')}</pre>",
+        ),
+    ]
+    return page(f"Bagwise report: {names}", sections, f"Written by Bagwise {facts['bagwise']}.")
+
+
+def _summary(facts: dict[str, Any], columns: Columns) -> list[str]:
+    data, held_out, settings = facts["data"], facts["held_out"], facts["settings"]
+    sizes = data["sizes"]
+    gain = held_out["log_likelihood"] - held_out["baseline"]
+    verdict = (
+        paragraph(
+            f"Held-out bags are more probable under the model ({held_out['log_likelihood']:.4f} "
+            f"log-likelihood per row) than under every class's overall share "
+            f"({held_out['baseline']:.4f}): it has learnt something.",
+            "good",
+        )
+        if gain > 0
+        else paragraph(
+            f"Held-out bags are not more probable under the model "
+            f"({held_out['log_likelihood']:.4f} log-likelihood per row) than under every class's "
+            f"overall share ({held_out['baseline']:.4f}): do not rely on it.",
+            "bad",
+        )
+    )
+    rows = [
+        ["instances", f"{data['rows_used']:,} of {data['rows']:,} rows"],
+        ["bags", f"{data['n_bags']:,}, given by {', '.join(data['bag_columns'])}"],
+        [
+            "bag sizes",
+            f"{sizes['smallest']:,} to {sizes['largest']:,}, median {sizes['median']:,.0f}",
+        ],
+        ["classes", ", ".join(data["classes"])],
+        ["features", f"{data['n_features']} from {len(columns.columns)} columns"],
+        [
+            "model",
+            f"{settings['model']}, method {settings['method']}, engine {settings['engine']}, "
+            f"learning rate {settings['lr']:g}, {settings['epochs']} epochs",
+        ],
+        ["time", f"{facts['seconds']:.0f} seconds"],
+    ]
+    if data["rounding"] > 0:
+        rows.append(
+            ["rounding", f"proportions became counts; the largest change is {data['rounding']:.2%}"]
+        )
+    if data["bags_left_out"]:
+        listed = ", ".join(data["bags_left_out_names"])
+        rows.append(["bags left out", f"{data['bags_left_out']:,} that one file lacks: {listed}"])
+    return [verdict, table([], rows, texts=2)]
+
+
+def _classes(data: dict[str, Any], held_out: dict[str, Any]) -> str:
+    rows = [
+        [
+            name,
+            f"{data['shares'][c]:.1%}",
+            f"{held_out['error'][c]:.1%}",
+            "-" if held_out["correlation"][c] is None else f"{held_out['correlation'][c]:.2f}",
+        ]
+        for c, name in enumerate(data["classes"])
+    ]
+    return table(["class", "overall share", "mean difference", "correlation"], rows)
+
+
+def _calibration(classes: list[str], shown: list[int], held_out: dict[str, Any]) -> list[str]:
+    parts = [
+        paragraph(
+            "Bags are put into ten groups by their predicted proportion of a class; a calibrated "
+            "model is on the line. The table says how many of the bags' counts lie within the "
+            "model's intervals: far fewer than the name of the interval says, and the model is "
+            "surer than it should be."
+        ),
+        picture(
+            charts.calibration(classes, shown, held_out["calibration"]),
+            "mean true against mean predicted proportion in groups of bags",
+        ),
+    ]
+    coverage = held_out["coverage"]
+    if coverage:
+        rows = [[f"central {name}", f"{share:.1%}"] for name, share in coverage.items()]
+        parts.append(table(["interval", "counts within it"], rows))
+    return parts
+
+
+def _surprising(classes: list[str], bags: list[dict[str, Any]]) -> list[str]:
+    if not bags:
+        return [paragraph("No bag's counts are less probable than those the model expects.")]
+    rows = [
+        [
+            bag["bag"],
+            f"{bag['size']:,}",
+            ", ".join(f"{name} {n:,}" for name, n in _largest(classes, bag, "counts")),
+            ", ".join(f"{name} {n:,.0f}" for name, n in _largest(classes, bag, "expected")),
+            f"{bag['surprise']:.1f}",
+        ]
+        for bag in bags
+    ]
+    return [
+        paragraph(
+            "Bags whose counts are least probable given the model, compared with the counts it "
+            "expects (difference of log-probabilities; from about 5 on a bag deserves a look). "
+            "Wrong counts show up here, and so do rows that are in the wrong bag."
+        ),
+        table(["bag", "rows", "counts given", "counts expected", "surprise"], rows),
+    ]
+
+
+def _largest(classes: list[str], bag: dict[str, Any], which: str) -> list[tuple[str, float]]:
+    """The classes in which given and expected counts differ most, six at most."""
+    gaps = [abs(n - e) for n, e in zip(bag["counts"], bag["expected"], strict=True)]
+    chosen = sorted(np.argsort(gaps)[::-1][:6].tolist())
+    return [(classes[c], bag[which][c]) for c in chosen]
+
+
+def _columns(columns: Columns) -> list[str]:
+    rows = [[column.name, column.kind, _described(column)] for column in columns.columns]
+    parts = [table(["column", "kind", "what was learnt"], rows, texts=3)]
+    if columns.left_out:
+        rows = [[name, why] for name, why in columns.left_out.items()]
+        parts.append(table(["column left out", "because"], rows, texts=2))
+    return parts
+
+
+def _described(column: Column) -> str:
+    if column.kind == "category":
+        text = f"{len(column.categories)} categories: {', '.join(column.categories[:6])}"
+        text += ", ..." if len(column.categories) > 6 else ""
+        text += "; rare ones together" if column.other else ""
+    elif column.kind == "date":
+        days = np.datetime64(round(column.mean), "D")
+        text = f"mean {days}, standard deviation {column.std:,.1f} days"
+    else:
+        text = f"mean {column.mean:.4g}, standard deviation {column.std:.4g}"
+    return text + ("; some values are missing" if column.missing else "")
+
+
+def _tried(facts: dict[str, Any]) -> list[str]:
+    folds = facts["folds"]
+    how = (
+        f"Each bag was held out once, in {folds} parts; the model was then fitted to all bags."
+        if folds > 1
+        else "A part of the bags was held out throughout; rates were tried on a part of the rest."
+    )
+    rows = [
+        [model, f"{lr:g}", str(epochs), f"{loss:.4f}"] for model, lr, epochs, loss in facts["tried"]
+    ]
+    header = ["model", "learning rate", "epochs", "held-out loss per row"]
+    return [paragraph(how), table(header, rows)]

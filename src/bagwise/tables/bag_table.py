@@ -1,0 +1,232 @@
+"""A table and a label file together: instances in bags, ready to learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bagwise.bags import Bags, IntArray
+from bagwise.data import BagData
+from bagwise.progress import RowProgress
+from bagwise.tables.columns import ColumnLearner, Columns, Inputs, Surprises
+from bagwise.tables.labels import LabelTable, bag_ids, read_labels
+from bagwise.tables.source import Paths, Source, columns_of
+from bagwise.targets import NumbersAre, to_bags
+
+
+class BagTable(NamedTuple):
+    """What `LLPClassifier.fit` takes, and what the columns mean.
+
+    Attributes:
+        X: (N, width) encoded features, in the order of the file.
+        bags: (N,) the name of each row's bag.
+        proportions: name of a bag -> {class: count}.
+        columns: encodes further rows in the same way.
+    """
+
+    X: Inputs
+    bags: npt.NDArray[Any]
+    proportions: dict[str, dict[str, int]]
+    columns: Columns
+
+
+@dataclass(frozen=True)
+class GatheredBags:
+    """A table's rows sorted by bag.
+
+    Attributes:
+        inputs: (N, width) encoded features.
+        bags: sizes and counts.
+        ids: (B,) names of the bags.
+        classes: class labels.
+        place: (rows of the table,) where each row lies in `inputs`; -1 where it was left out.
+        columns: how the features are encoded.
+        rounding: largest difference between a proportion as given and one of the counts.
+        left_out: names of the bags that only one of the two files has.
+        surprises: what the rows have that the columns did not expect.
+    """
+
+    inputs: Inputs
+    bags: Bags
+    ids: npt.NDArray[Any]
+    classes: list[str]
+    place: IntArray
+    columns: Columns
+    rounding: float
+    left_out: list[str]
+    surprises: Surprises
+
+    @property
+    def data(self) -> BagData:
+        """For training; shares memory with `inputs`."""
+        return BagData(torch.from_numpy(self.inputs), self.bags)
+
+
+def read_bags(
+    data: Paths,
+    bag: str | Iterable[str],
+    labels: Paths,
+    *,
+    features: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] | None = None,
+    categorical: str | Iterable[str] | None = None,
+    classes: str | Iterable[str] | None = None,
+    labels_are: NumbersAre = "auto",
+    skip_unmatched: bool = False,
+) -> BagTable:
+    r"""Read a table of instances and the label counts or proportions of its bags.
+
+    Args:
+        data: CSV, TSV or Parquet with a row for each instance; a pattern or a list for several.
+        bag: the column that says which bag a row is in; several where it takes several.
+        labels: a file with the bag's columns and a column of counts or proportions for each class;
+            or with the bag, a class and a number in each row.
+        features: the columns to learn from; all but the bag's if not given.
+        exclude: columns not to learn from.
+        categorical: columns of numbers that are categories.
+        classes: class columns of the label file; all but the bag's if not given.
+        labels_are: "counts", "proportions", "relative" (counts of another total), or "auto".
+        skip_unmatched: leave out bags that only one of the files has; otherwise they are an error.
+
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "voters.csv").write_text("precinct,age\nA,20\nA,60\nB,40\n")
+    >>> _ = (folder / "results.csv").write_text("precinct,no,yes\nA,1,1\nB,0,1\n")
+    >>> X, bags, proportions, columns = read_bags(
+    ...     folder / "voters.csv", "precinct", folder / "results.csv")
+    >>> X.shape, bags.tolist(), proportions["A"]
+    ((3, 1), ['A', 'A', 'B'], {'no': 1, 'yes': 1})
+    """
+    key = columns_of(bag)
+    found = gather(
+        Source(data, as_text=key),
+        key,
+        read_labels(labels, key, columns_of(classes) or None),
+        features=columns_of(features),
+        exclude=columns_of(exclude),
+        categorical=columns_of(categorical),
+        labels_are=labels_are,
+        skip_unmatched=skip_unmatched,
+    )
+    place = found.place[found.place >= 0]
+    names = found.ids[found.bags.bag_of_row[place]]
+    counts = (dict(zip(found.classes, row, strict=True)) for row in found.bags.counts.tolist())
+    return BagTable(
+        found.inputs[place],
+        names,
+        dict(zip(found.ids.tolist(), counts, strict=True)),
+        found.columns,
+    )
+
+
+def gather(
+    source: Source,
+    key: list[str],
+    labels: LabelTable,
+    *,
+    columns: Columns | None = None,
+    features: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    categorical: Iterable[str] = (),
+    labels_are: NumbersAre = "auto",
+    skip_unmatched: bool = False,
+    progress: bool = False,
+) -> GatheredBags:
+    """Read rows twice: to learn columns and bags, then to place each encoded row in its bag.
+
+    With `columns`, these are used and nothing is learnt about the columns.
+    """
+    if not key:
+        raise ValueError("no bag column is given; name the column that says which bag a row is in.")
+    source.require(key)
+    learner = None
+    if columns is None:
+        learner = ColumnLearner(source.schema, features, [*key, *exclude], categorical)
+    else:
+        source.require(columns.names)
+    with RowProgress("reading", source.rows, progress) as bar:
+        codes, names = _bag_codes(source, key, learner, bar)
+    columns = columns or learner.finish()  # type: ignore[union-attr]  # one of them is there
+    index, left_out = _match(codes, names, labels, str(source.files[0]), skip_unmatched)
+    # Bags in the order of the label file; rows of bags that are left out get no place.
+    bag_of_row = np.where(codes >= 0, index[codes], -1)
+    kept = np.flatnonzero(bag_of_row >= 0)
+    used, bag_of_kept = np.unique(bag_of_row[kept], return_inverse=True)
+    sizes = np.bincount(bag_of_kept, minlength=len(used))
+    ids = np.array(labels.ids, dtype=object)[used]
+    bags, rounding = to_bags(ids, sizes, labels.numbers[used], labels_are)
+    place = np.full(len(codes), -1, dtype=np.int64)
+    place[kept[np.argsort(bag_of_kept, kind="stable")]] = np.arange(len(kept))
+    inputs = np.empty((len(kept), len(columns.encoded_names)), dtype=np.float32)
+    surprises = Surprises()
+    row = 0
+    with RowProgress("encoding", len(codes), progress) as bar:
+        for batch in source.batches(columns.names):
+            places = place[row : row + batch.num_rows]
+            there = places >= 0
+            inputs[places[there]] = columns.encode(batch, row, surprises)[there]
+            row += batch.num_rows
+            bar.advance(batch.num_rows)
+    return GatheredBags(
+        inputs, bags, ids, labels.classes, place, columns, rounding, left_out, surprises
+    )
+
+
+def _bag_codes(
+    source: Source, key: list[str], learner: ColumnLearner | None, bar: RowProgress
+) -> tuple[IntArray, list[str]]:
+    """(N,) a number for each row's bag, -1 where it has none, and the names of these numbers."""
+    numbers: dict[str, int] = {}
+    parts = []
+    wanted = [*key, *(learner.names if learner else [])]
+    for batch in source.batches(list(dict.fromkeys(wanted))):
+        encoded = bag_ids(batch, key).dictionary_encode()
+        own = [numbers.setdefault(name, len(numbers)) for name in encoded.dictionary.to_pylist()]
+        local = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        parts.append(np.where(local >= 0, np.array([*own, -1])[local], -1).astype(np.int32))
+        if learner is not None:
+            learner.update(batch)
+        bar.advance(batch.num_rows)
+    if not parts:
+        raise ValueError(f"{source.files[0]} has no rows.")
+    return np.concatenate(parts), list(numbers)
+
+
+def _match(
+    codes: IntArray, names: list[str], labels: LabelTable, data_name: str, skip: bool
+) -> tuple[IntArray, list[str]]:
+    """The label file's row of each of the table's bags, -1 for none; and what does not match."""
+    rows = {name: b for b, name in enumerate(labels.ids)}
+    index = np.array([rows.get(name, -1) for name in names], dtype=np.int64)
+    without_labels = [name for name, b in zip(names, index, strict=True) if b < 0]
+    known = set(names)
+    without_rows = [name for name in labels.ids if name not in known]
+    nameless = int((codes < 0).sum())
+    if not (index >= 0).any():
+        raise ValueError(
+            f"no bag is in both files: {data_name} has {_listed(names)}; "
+            f"{labels.source} has {_listed(labels.ids)}."
+        )
+    problems = []
+    if without_labels:
+        problems.append(f"{labels.source} does not have {_listed(without_labels)}")
+    if without_rows:
+        problems.append(f"{data_name} has no rows of {_listed(without_rows)}")
+    if nameless:
+        problems.append(f"{nameless} rows of {data_name} have no bag")
+    if problems and not skip:
+        raise ValueError(
+            f"the bags of the two files do not match: {'; '.join(problems)}. "
+            "Mend the files, or leave these out with --skip-unmatched (skip_unmatched=True)."
+        )
+    return index, without_labels + without_rows
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(name) for name in names[:most]) + more

@@ -1,0 +1,137 @@
+"""The file with each bag's label counts or proportions, wide or long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bagwise.bags import FloatArray
+from bagwise.tables.source import Paths, Source
+from bagwise.tables.values import category_texts, numbers_of
+
+JOINT = " / "  # between the parts of a bag's name, where it has several
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """What a label file says.
+
+    Attributes:
+        ids: the bags' names.
+        classes: the class labels, sorted.
+        numbers: (B, C) as they stand there, counts or proportions.
+        source: where they come from, for messages.
+    """
+
+    ids: list[str]
+    classes: list[str]
+    numbers: FloatArray
+    source: str
+
+
+def bag_ids(batch: pa.RecordBatch | pa.Table, key: Sequence[str]) -> pa.Array:
+    """The name of each row's bag; null where a part of it is missing.
+
+    >>> rows = pa.RecordBatch.from_pydict({"state": ["TX"], "county": [7]})
+    >>> bag_ids(rows, ["state", "county"]).to_pylist()
+    ['TX / 7']
+    """
+    parts = [category_texts(batch.column(name)) for name in key]
+    if len(parts) == 1:
+        return parts[0]
+    for name, part in zip(key, parts, strict=True):
+        if any(JOINT in (text or "") for text in part.unique().to_pylist()):
+            raise ValueError(
+                f"a value of {name!r} contains {JOINT!r}, which stands between the parts of a "
+                "bag's name; replace it."
+            )
+    return pc.binary_join_element_wise(*parts, JOINT)
+
+
+def read_labels(
+    paths: Paths, key: Sequence[str], classes: Iterable[str] | None = None
+) -> LabelTable:
+    """Read a label file.
+
+    Wide: the bag's columns and a column of numbers for each class. Long: the bag's columns, one
+    with a class and one with a number; the bags then occur more than once, or the class is text.
+
+    Args:
+        paths: CSV, TSV or Parquet.
+        key: names of the bag's columns.
+        classes: the class columns to use of a wide file; all but the bag's if not given.
+    """
+    source = Source(paths, as_text=key)
+    name = str(source.files[0])
+    source.require(key)
+    table = pa.Table.from_batches(source.batches(), schema=source.schema)
+    if not table.num_rows:
+        raise ValueError(f"{name} has no rows; one for each bag is expected.")
+    ids = bag_ids(table, key)
+    if ids.null_count:
+        row = ids.is_null().index(True).as_py() + 1
+        raise ValueError(f"{name} has no bag in row {row}; {', '.join(key)} must be there.")
+    chosen = None if classes is None else list(classes)
+    if chosen is not None:
+        source.require(chosen)
+    others = chosen or [column for column in table.column_names if column not in key]
+    if not others:
+        raise ValueError(f"{name} has no class columns beside {', '.join(key)}.")
+    repeated = len(ids.unique()) < len(ids)
+    if chosen is None and len(others) == 2 and (repeated or _is_text(table, others[0])):
+        return _long(table, ids, others, name)
+    if repeated:
+        counts = ids.value_counts().to_pylist()
+        twice = next(entry["values"] for entry in counts if entry["counts"] > 1)
+        raise ValueError(f"{name} has more than one row for bag {twice!r}; one is expected.")
+    for column in others:
+        if _is_text(table, column):
+            raise ValueError(
+                f"the column {column!r} of {name} holds text; numbers are expected in class "
+                "columns. Name the class columns with --classes, or mend it."
+            )
+    columns = [_numbers(table, column, name) for column in others]
+    order = np.argsort(others)
+    numbers = np.stack(columns, axis=1)[:, order]
+    return LabelTable(ids.to_pylist(), [others[c] for c in order], numbers, name)
+
+
+def _long(table: pa.Table, ids: pa.Array, columns: list[str], name: str) -> LabelTable:
+    class_column, number_column = columns
+    classes = category_texts(table.column(class_column))
+    if classes.null_count:
+        row = classes.is_null().index(True).as_py() + 1
+        raise ValueError(f"{name} has no {class_column} in row {row}.")
+    values = _numbers(table, number_column, name)
+    found, labels = list(dict.fromkeys(ids.to_pylist())), sorted(set(classes.to_pylist()))
+    places = {key: b for b, key in enumerate(found)}
+    columns_of_classes = {label: c for c, label in enumerate(labels)}
+    numbers = np.full((len(found), len(labels)), np.nan)
+    for key, label, value in zip(ids.to_pylist(), classes.to_pylist(), values, strict=True):
+        place = places[key], columns_of_classes[label]
+        if not np.isnan(numbers[place]):
+            raise ValueError(f"{name} has class {label!r} of bag {key!r} twice; once is expected.")
+        numbers[place] = value
+    return LabelTable(found, labels, np.nan_to_num(numbers, nan=0.0), name)
+
+
+def _numbers(table: pa.Table, column: str, name: str) -> FloatArray:
+    numbers = numbers_of(table.column(column), "numeric", column)
+    if np.isnan(numbers).any():
+        row = int(np.argmax(np.isnan(numbers))) + 1
+        raise ValueError(
+            f"the column {column!r} of {name} has no number in row {row}; "
+            "a count or a proportion is expected, 0 if there are none."
+        )
+    return numbers
+
+
+def _is_text(table: pa.Table, column: str) -> bool:
+    kind = table.schema.field(column).type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

@@ -1,0 +1,91 @@
+"""A model fitted to a table, and its folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bagwise import archive
+from bagwise.estimator import LLPClassifier
+from bagwise.evaluation import predict_logits
+from bagwise.tables.columns import Columns, Inputs
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """A classifier, what the columns of its table mean, and how it was fitted.
+
+    Attributes:
+        classifier: of encoded rows.
+        columns: how rows are encoded.
+        facts: what `fit` found, for the report; JSON.
+    """
+
+    classifier: LLPClassifier
+    columns: Columns
+    facts: dict[str, Any]
+
+    @property
+    def classes(self) -> list[str]:
+        """The class labels."""
+        return [str(label) for label in self.classifier.classes_]
+
+    def log_probs(self, inputs: Inputs) -> torch.Tensor:
+        """(N, C) log-probabilities of encoded rows."""
+        return predict_logits(self.classifier.model_, torch.from_numpy(inputs)).log_softmax(-1)
+
+    def save(self, path: Path) -> None:
+        """Write the model folder, in one step."""
+        content = {archive.COLUMNS: self.columns.to_json(), archive.FIT: self.facts}
+        archive.save(self.classifier, path, content)
+
+    @classmethod
+    def load(cls, path: Path) -> TableModel:
+        """Read a model folder; what is missing, damaged or too new is a ValueError."""
+        if not path.is_dir():
+            raise ValueError(f"there is no folder {path}; give the --out folder of bagwise fit.")
+        classifier = LLPClassifier.load(path)
+        found = {name: _read(path / name) for name in (archive.COLUMNS, archive.FIT)}
+        try:
+            columns = Columns.from_json(found[archive.COLUMNS])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path / archive.COLUMNS} is damaged: {error}.") from error
+        width = len(columns.encoded_names)
+        if classifier.shape_in_ != (width,):
+            raise ValueError(
+                f"{path / archive.COLUMNS} makes {width} features, but the model in "
+                f"{archive.CONFIG} has {classifier.shape_in_}; the folder is damaged."
+            )
+        return cls(classifier, columns, found[archive.FIT])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ValueError(
+            f"{path.parent} has no {path.name}; it is incomplete, or not from bagwise fit."
+        )
+    try:
+        content = json.loads(path.read_text())
+        version = content["format"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged or was not written by Bagwise ({error}).") from error
+    if version != FORMAT:
+        raise ValueError(
+            f"{path} has format {version!r}; this version of Bagwise reads {FORMAT}. "
+            "Update Bagwise, or fit the model again."
+        )
+    return dict(content)
+
+
+def class_array(classes: Sequence[str]) -> npt.NDArray[Any]:
+    """Class labels as the classifier keeps them."""
+    return np.array(list(classes), dtype=np.str_)

@@ -1,0 +1,206 @@
+"""Predictions for the rows of a table, written batch by batch."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+import torch
+
+from bagwise.bags import FloatArray
+from bagwise.checkpoint import current_umask
+from bagwise.posterior import bag_posterior, most_probable_labeling
+from bagwise.progress import RowProgress
+from bagwise.tables.bag_table import gather
+from bagwise.tables.columns import Surprises
+from bagwise.tables.labels import LabelTable, read_labels
+from bagwise.tables.model import TableModel
+from bagwise.tables.source import Paths, Source
+from bagwise.targets import NumbersAre
+
+LABEL = "label"
+_KINDS = (".parquet", ".pq", ".csv", ".tsv")
+_CHUNK = 200_000  # instances of bags that are labelled at a time
+
+
+def predict_table(
+    model: TableModel,
+    data: Paths,
+    out: Path,
+    keep: Sequence[str] | None = None,
+    progress: bool = False,
+) -> tuple[int, Surprises]:
+    """Write each row's most probable class and the probability of every class.
+
+    Rows keep their order. The file appears when it is complete; memory holds one batch.
+
+    Args:
+        model: a fitted one.
+        data: rows with the model's feature columns.
+        out: a file that ends in .parquet, .csv or .tsv.
+        keep: columns to copy; those that are not features if not given.
+        progress: show a bar, on a terminal.
+
+    Returns:
+        The number of rows, and what they had that the training rows had not.
+    """
+    source = Source(data, typed=False)
+    source.require(model.columns.names)
+    kept = _kept(source, model, keep)
+    surprises = Surprises()
+    row = 0
+    with (
+        RowProgress("predicting", source.rows, progress) as bar,
+        _writer(out, source, kept, model.classes) as write,
+    ):
+        for batch in source.batches(list(dict.fromkeys([*kept, *model.columns.names]))):
+            log_probs = model.log_probs(model.columns.encode(batch, row, surprises))
+            probabilities = log_probs.exp().numpy().astype(np.float64)
+            write(batch.select(kept), log_probs.argmax(-1).numpy(), probabilities)
+            row += batch.num_rows
+            bar.advance(batch.num_rows)
+        if not row:
+            raise ValueError(f"{source.files[0]} has no rows.")
+    return row, surprises
+
+
+def label_table(
+    model: TableModel,
+    data: Paths,
+    key: list[str],
+    labels: Paths,
+    out: Path,
+    *,
+    keep: Sequence[str] | None = None,
+    labels_are: NumbersAre = "auto",
+    skip_unmatched: bool = False,
+    progress: bool = False,
+) -> tuple[int, Surprises]:
+    """Write the labels of rows whose bags' counts are known, these taken into account.
+
+    The label of a row is that of the most probable labeling with exactly its bag's counts; the
+    probabilities are those of the row's label given the counts. Rows of bags that are left out
+    (`skip_unmatched`) are left out.
+
+    Returns:
+        The number of rows, and what they had that the training rows had not.
+    """
+    source = Source(data, typed=False, as_text=key)
+    source.require([*key, *model.columns.names])
+    kept = _kept(source, model, keep)
+    table = gather(
+        source,
+        key,
+        _with_classes_of(model, read_labels(labels, key)),
+        columns=model.columns,
+        labels_are=labels_are,
+        skip_unmatched=skip_unmatched,
+        progress=progress,
+    )
+    log_probs = model.log_probs(table.inputs)
+    posterior = np.empty(log_probs.shape, dtype=np.float32)
+    best = np.empty(len(log_probs), dtype=np.int64)
+    with RowProgress("labelling", len(log_probs), progress) as bar:
+        for index in table.bags.batches(_CHUNK, torch.arange(len(table.bags))):
+            rows, bags = table.bags.rows(index), table.bags.select(index)
+            part = log_probs[torch.from_numpy(rows)].double()
+            posterior[rows] = bag_posterior(part, bags).weights.numpy()
+            best[rows] = most_probable_labeling(part, bags).numpy()
+            bar.advance(len(rows))
+    row = 0
+    with _writer(out, source, kept, model.classes) as write:
+        for batch in source.batches(kept or key):
+            places = table.place[row : row + batch.num_rows]
+            there = places >= 0
+            copied = batch.select(kept).filter(pa.array(there)) if kept else None
+            places = places[there]
+            write(copied, best[places], posterior[places].astype(np.float64))
+            row += batch.num_rows
+    return len(log_probs), table.surprises
+
+
+def _with_classes_of(model: TableModel, labels: LabelTable) -> LabelTable:
+    """The label table, if it has exactly the model's classes (both are sorted)."""
+    if unknown := [label for label in labels.classes if label not in model.classes]:
+        raise ValueError(
+            f"{labels.source} has the class {unknown[0]!r}, which the model does not know; "
+            f"it knows {', '.join(model.classes)}."
+        )
+    if missing := [label for label in model.classes if label not in labels.classes]:
+        raise ValueError(
+            f"{labels.source} has no column for the class {missing[0]!r}; the model knows "
+            f"{', '.join(model.classes)}."
+        )
+    return labels
+
+
+def _kept(source: Source, model: TableModel, keep: Sequence[str] | None) -> list[str]:
+    """The columns to copy, checked against those that are added."""
+    if keep is None:
+        kept = [name for name in source.schema.names if name not in model.columns.names]
+    else:
+        source.require(keep)
+        kept = list(keep)
+    if clash := [name for name in kept if name in _added(model.classes)]:
+        raise ValueError(
+            f"the input has a column {clash[0]!r}, and so will the output; "
+            "rename it, or choose the columns to copy with --keep."
+        )
+    return kept
+
+
+def _added(classes: Sequence[str]) -> list[str]:
+    return [LABEL, *(f"p_{label}" for label in classes)]
+
+
+@contextmanager
+def _writer(out: Path, source: Source, kept: list[str], classes: Sequence[str]) -> Iterator[Any]:
+    """A function that writes rows; the file is there when the block ends without an error."""
+    kind = out.suffix.lower()
+    if kind not in _KINDS:
+        raise ValueError(f"{out} is of an unknown kind; .parquet, .csv or .tsv is expected.")
+    if out.is_dir():
+        raise ValueError(f"{out} is a folder; name a file for the output.")
+    if any(out.exists() and file.samefile(out) for file in source.files):
+        raise ValueError(f"{out} is the input itself; choose another file for the output.")
+    types = [source.schema.field(name) for name in kept]
+    schema = pa.schema(
+        [*types, pa.field(LABEL, pa.string())]
+        + [pa.field(name, pa.float64()) for name in _added(classes)[1:]]
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
+    os.close(handle)
+    temporary = Path(name)
+    labels = pa.array(classes, pa.string())
+    try:
+        if kind in (".parquet", ".pq"):
+            writer: Any = pq.ParquetWriter(temporary, schema)
+        else:
+            options = pcsv.WriteOptions(delimiter="\t" if kind == ".tsv" else ",")
+            writer = pcsv.CSVWriter(temporary, schema, write_options=options)
+
+        def write(
+            copied: pa.RecordBatch | None, best: npt.NDArray[Any], probabilities: FloatArray
+        ) -> None:
+            columns = [] if copied is None else list(copied.columns)
+            columns.append(labels.take(pa.array(best)))
+            columns += [pa.array(np.ascontiguousarray(p)) for p in probabilities.T]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+        with writer:
+            yield write
+        temporary.chmod(0o666 & ~current_umask())
+        temporary.replace(out)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,171 @@
+"""Choosing model, learning rate and number of epochs by the likelihood of held-out bags."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bagwise.bags import Bags, IntArray
+from bagwise.data import BagData
+from bagwise.estimator import LLPClassifier
+from bagwise.evaluation import predict_logits
+from bagwise.progress import TaskProgress
+from bagwise.training import DivergedError
+
+RATES = {"linear": (1e-3, 3e-3, 1e-2, 3e-2), "mlp": (3e-4, 1e-3, 3e-3)}
+FOLDS = 5
+CROSS_VALIDATED = 50_000  # instances up to which every bag is held out once
+HELD_OUT = 0.1  # share of the bags otherwise,
+MOST_HELD_OUT = 200_000  # up to so many instances
+PILOT = 100_000  # instances that rates are tried on
+PILOT_EPOCHS = 8
+VISITS = 2e6  # instances that training looks at, in all epochs together
+
+Split = tuple[IntArray, IntArray]
+"""Bags to train on, bags held out."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A model and learning rate, and how they did on held-out bags.
+
+    Attributes:
+        model: its name.
+        lr: learning rate.
+        epochs: after which the held-out bags were most probable.
+        bag_loss: -log P(S|X) per instance of the held-out bags then.
+        curve: the same for each epoch.
+    """
+
+    model: str
+    lr: float
+    epochs: int
+    bag_loss: float
+    curve: tuple[float, ...]
+
+
+def most_epochs(n_instances: int) -> int:
+    """Epochs to try at most: many for small tables, few for large ones."""
+    return int(np.clip(math.ceil(VISITS / n_instances), 3, 200))
+
+
+def patience(epochs: int) -> int:
+    """Epochs without improvement after which training stops."""
+    return max(2, epochs // 6)
+
+
+def splits_of(bags: Bags, seed: int) -> list[Split]:
+    """Five folds of the bags for small tables, so that each bag is held out once; else one split.
+
+    >>> [len(held_out) for _, held_out in splits_of(Bags([10] * 12, [[5, 5]] * 12), seed=0)]
+    [3, 3, 2, 2, 2]
+    """
+    order = np.random.default_rng(seed).permutation(len(bags))
+    if bags.n_instances <= CROSS_VALIDATED:
+        parts = np.array_split(order, min(FOLDS, len(bags)))
+    else:
+        n = max(1, round(HELD_OUT * len(bags)))
+        n = max(1, int((np.cumsum(bags.sizes[order[:n]]) <= MOST_HELD_OUT).sum()))
+        parts = [order[:n]]
+    everything = np.arange(len(bags))
+    return [(np.setdiff1d(everything, part), np.sort(part)) for part in parts]
+
+
+def choose(
+    base: LLPClassifier,
+    data: BagData,
+    classes: npt.NDArray[Any],
+    splits: Sequence[Split],
+    candidates: Sequence[tuple[str, float]],
+    epochs: int | None = None,
+    progress: bool = False,
+) -> list[Trial]:
+    """Try every (model, learning rate) on the splits; the best comes first.
+
+    Args:
+        base: a classifier with all the other settings.
+        data: the bags.
+        classes: class labels.
+        splits: bags to train on and to hold out; losses are averaged over them by instances.
+        candidates: what to try.
+        epochs: the number of epochs, where it is given and not to be chosen.
+        progress: show a bar, on a terminal.
+    """
+    most = epochs or most_epochs(len(data))
+    if len(splits) == 1:
+        most = epochs or min(most, PILOT_EPOCHS)
+        splits = [_smaller(data.bags, splits[0])]
+    parts = [(data.select(kept), data.select(held_out)) for kept, held_out in splits]
+    trials = []
+    with TaskProgress("choosing", len(candidates) * len(parts), progress) as bar:
+        for model, lr in candidates:
+            bar.begin(f"{model}, learning rate {lr:g}")
+            curves = []
+            for kept, held_out in parts:
+                tried = _new(base, model, lr, most, None if epochs else patience(most))
+                try:
+                    tried.fit_bags(kept, classes, held_out)
+                    curves.append([row["val_bag_loss"] for row in tried.history_])
+                except DivergedError:
+                    curves.append([math.inf] * most)
+                bar.advance()
+            trials.append(_trial(model, lr, curves, [len(h) for _, h in parts], epochs))
+    trials.sort(key=lambda trial: trial.bag_loss)
+    if not math.isfinite(trials[0].bag_loss):
+        raise ValueError(
+            "training diverged with every learning rate tried; look for extreme values among the "
+            "features, or give a smaller --lr."
+        )
+    return trials
+
+
+def _trial(
+    model: str, lr: float, curves: list[list[float]], weights: list[int], epochs: int | None
+) -> Trial:
+    shortest = min(len(curve) for curve in curves)
+    mean = np.average([curve[:shortest] for curve in curves], axis=0, weights=weights)
+    best = (epochs or int(np.argmin(mean)) + 1) - 1
+    return Trial(model, lr, best + 1, float(mean[best]), tuple(mean.tolist()))
+
+
+def held_out_log_probs(
+    base: LLPClassifier,
+    data: BagData,
+    classes: npt.NDArray[Any],
+    splits: Sequence[Split],
+    chosen: Trial,
+    progress: bool = False,
+) -> torch.Tensor:
+    """(N, C) log-probabilities of every instance by a model that did not see its bag."""
+    log_probs = torch.empty(len(data), len(classes))
+    with TaskProgress("held-out bags", len(splits), progress) as bar:
+        for kept, held_out in splits:
+            model = _new(base, chosen.model, chosen.lr, chosen.epochs, None)
+            model.fit_bags(data.select(kept), classes)
+            rows = torch.from_numpy(data.bags.rows(held_out))
+            log_probs[rows] = predict_logits(model.model_, data.inputs[rows]).log_softmax(-1)
+            bar.advance()
+    return log_probs
+
+
+def _new(
+    base: LLPClassifier, model: str, lr: float, epochs: int, patience: int | None
+) -> LLPClassifier:
+    params = base.get_params(deep=False)
+    params |= {"model": model, "lr": lr, "epochs": epochs, "patience": patience, "verbose": False}
+    return LLPClassifier(**params)
+
+
+def _smaller(bags: Bags, split: Split) -> Split:
+    """As many of the bags as the pilot needs."""
+    kept, held_out = split
+    order = np.random.default_rng(0).permutation(kept)
+    n = max(1, int((np.cumsum(bags.sizes[order]) <= PILOT).sum()))
+    m = max(1, int((np.cumsum(bags.sizes[held_out]) <= PILOT // 2).sum()))
+    return np.sort(order[:n]), held_out[:m]
