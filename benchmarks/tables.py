@@ -43,7 +43,7 @@ def generate(folder: Path, rows: int) -> None:
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields)))
     with (folder / "labels.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["bag", "no", "yes"])
+        writer.writerow(["bag", "0", "1"])
         writer.writerows([b, *row] for b, row in enumerate(counts.tolist()) if sum(row))
 
 

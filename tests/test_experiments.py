@@ -385,7 +385,10 @@ def test_exported_runs_give_the_same_tables_and_curves(finished: Path, tmp_path:
 def test_figures_are_drawn_from_a_sweep(finished: Path, tmp_path: Path) -> None:
     code, output = command("figures", finished / "runs", "--out", tmp_path)
     assert code == 0
-    assert [Path(line).name for line in output.split()] == ["test-accuracy.png"]  # no RC, OT, LLPFC
+    assert [Path(line).name for line in output.split()] == [
+        "test-accuracy.png",  # no RC, OT, LLPFC
+        "accuracy-by-bag-size.png",
+    ]
     for method in ("rc", "rc_approx", "ot", "llpfc"):
         execute(replace(RUN, method=method), tmp_path / "runs" / method)
     code, output = command("figures", tmp_path / "runs", "--out", tmp_path / "all")

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,20 +14,49 @@ from bagwise.methods import METHODS
 from bagwise.plotting import METHOD_NAMES
 from bagwise.posterior import ENGINES
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+# A snippet, or a command line that stands for itself.
+BLOCK = re.compile(
+    r"```python\n(.*?)```|^    ((?:bagwise|python) [^\n]*)", re.DOTALL | re.MULTILINE
+)
 
 
-def test_every_snippet_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    snippets = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(snippets) >= 4
+def run_everything(text: str) -> list[str]:
+    """Run the snippets and commands of a page one after the other, as a reader would."""
     names: dict[str, object] = {}
-    try:
-        for snippet in snippets:  # one after the other, as a reader would type them
+    done = []
+    for snippet, line in BLOCK.findall(text):
+        if snippet:
             exec(compile(snippet, "README.md", "exec"), names)
+            continue
+        program, *arguments = shlex.split(line, comments=True)
+        if program == "python":
+            subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
+        else:
+            result = CliRunner().invoke(app, arguments)
+            assert result.exit_code == 0, (line, result.output)
+        done.append(line)
+    return done
+
+
+@pytest.mark.slow
+def test_every_command_and_snippet_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    try:
+        done = run_everything(README)
+        tables = (ROOT / "docs" / "tables.md").read_text()
+        run_everything(re.sub(r"^    bagwise fit voters.*$", "", tables, flags=re.MULTILINE))
     finally:
         METHODS.pop("cc_entropy", None)
-    assert (tmp_path / "model" / "config.json").exists()
+    commands = {line.split()[1] for line in done if line.startswith("bagwise")}
+    known = [command.callback for command in app.registered_commands]
+    assert commands == {callback.__name__ for callback in known if callback is not None}
+    for name in ("model/fit.json", "predictions.csv", "labelled.parquet", "report.html"):
+        assert (tmp_path / name).exists()
+    for name in ("saved/config.json", "exported/runs.csv", "sweep.html"):
+        assert (tmp_path / name).exists()
 
 
 def test_every_method_and_engine_is_in_a_table() -> None:
@@ -32,16 +64,25 @@ def test_every_method_and_engine_is_in_a_table() -> None:
         assert f"`{name}`" in README
 
 
-def test_the_commands_are_those_of_the_makefile() -> None:
-    makefile = (Path(__file__).parent.parent / "Makefile").read_text()
+def test_the_make_commands_are_those_of_the_makefile() -> None:
+    makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"make (\w+)", README):
         assert f"\n{target}:" in makefile
 
 
-def test_the_command_lines_exist() -> None:
-    commands = re.findall(r"^    bagwise (\w+)(.*)", README, flags=re.MULTILINE)
-    assert {name for name, _ in commands} >= {"train", "sweep", "table", "figures", "datasets"}
-    for name, rest in commands:
-        shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).output
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/tables.md", "docs/sweeps.md", "CONTRIBUTING.md"]
+)
+def test_links_lead_somewhere(name: str) -> None:
+    text = (ROOT / name).read_text()
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        if not target.startswith("http"):
+            assert ((ROOT / name).parent / target).exists(), target
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/tables.md", "docs/sweeps.md"])
+def test_options_in_commands_exist(name: str) -> None:
+    for command, rest in re.findall(r"^    bagwise (\w+)(.*)", (ROOT / name).read_text(), re.M):
+        shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output
         for option in re.findall(r"--[a-z-]+", rest):
-            assert option in shown, (name, option)
+            assert option in shown, (command, option)

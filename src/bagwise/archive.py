@@ -158,8 +158,15 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
     try:
         classifier.model_.load_state_dict(tensors)
     except RuntimeError as error:
-        raise ValueError(f"{path / TENSORS} does not fit {CONFIG}: {error}") from error
-    classifier.model_.to(torch.device(classifier.device)).eval()
+        reason = str(error).strip().split("\n")[-1].strip()
+        raise ValueError(f"{path / TENSORS} does not fit {CONFIG}: {reason}") from error
+    try:
+        classifier.model_.to(torch.device(classifier.device)).eval()
+    except RuntimeError as error:
+        raise ValueError(
+            f"{path / CONFIG} asks for the device {classifier.device!r}, which is not here; "
+            'write "cpu" in its place.'
+        ) from error
     return classifier
 
 
@@ -188,6 +195,8 @@ def _read_config(path: Path) -> dict[str, Any]:
     for name, kind in expected.items():
         if not isinstance(config.get(name), kind):
             raise ValueError(f"{path} is damaged: {name} is {config.get(name)!r}.")
+    if not all(isinstance(size, int) and size > 0 for size in config["shape"]):
+        raise ValueError(f"{path} is damaged: shape is {config['shape']!r}.")
     params = config["params"]
     if params.get("model") is not None and params["model"] not in MODELS:
         raise ValueError(f"{path} names the model {params['model']!r}, which does not exist.")

@@ -137,7 +137,11 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._train(data, held_out, seed)
 
     def fit_bags(
-        self, data: BagData, classes: npt.ArrayLike, validation: BagData | None = None
+        self,
+        data: BagData,
+        classes: npt.ArrayLike,
+        validation: BagData | None = None,
+        checkpoint: Path | None = None,
     ) -> LLPClassifier:
         """Learn from instances that lie sorted by bag already; nothing is copied or held out.
 
@@ -145,12 +149,13 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             data: instances and their bags.
             classes: (C,) the class labels, in the order of the counts.
             validation: bags to choose the best epoch by; without them it is the last.
+            checkpoint: a folder for the state of training, from which the same call goes on.
         """
         self._set_classes(np.asarray(classes))
         self.shape_in_ = tuple(data.inputs.shape[1:])
         self.n_features_in_ = self.shape_in_[0]
         seed = int(check_random_state(self.random_state).randint(2**31))
-        return self._train(data, validation, seed)
+        return self._train(data, validation, seed, checkpoint)
 
     def _set_classes(self, classes: npt.NDArray[Any]) -> None:
         if len(classes) < 2:
@@ -159,7 +164,9 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         self.classes_ = classes
 
-    def _train(self, data: BagData, held_out: BagData | None, seed: int) -> LLPClassifier:
+    def _train(
+        self, data: BagData, held_out: BagData | None, seed: int, checkpoint: Path | None = None
+    ) -> LLPClassifier:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = self._new_model(data.inputs)
@@ -178,6 +185,7 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 seed=seed,
             ),
             validation=held_out,
+            checkpoint=checkpoint,
             device=self.device,
             progress=self.verbose,
         )

@@ -31,7 +31,7 @@ def user_errors() -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError, DivergedError) as error:
-        typer.echo(f"Error: {error}", err=True)
+        typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(2) from error
 
 

@@ -108,7 +108,7 @@ def fit(
     """Learn to classify rows from the label counts or proportions of their bags.
 
     No row's label is needed. Model, learning rate and number of epochs are chosen by the
-    likelihood of held-out bags.
+    likelihood of held-out bags. A fit that was stopped goes on when the command is given again.
     """
     with user_errors():
         refuse_other_things(out)
@@ -129,6 +129,7 @@ def fit(
             epochs=epochs,
             seed=seed,
             command=shlex.join(["bagwise", *sys.argv[1:]]),
+            out=out,
             progress=True,
         )
         fitted.save(out)

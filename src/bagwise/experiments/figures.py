@@ -1,4 +1,4 @@
-"""The paper's four figures, drawn from runs."""
+"""The paper's four figures, and accuracy by bag size, drawn from runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from matplotlib.ticker import MaxNLocator
 
 from bagwise.bags import FloatArray
 from bagwise.experiments.settings import PROPOSED
-from bagwise.experiments.tables import Block, Cell
-from bagwise.plotting import METHOD_NAMES
+from bagwise.experiments.tables import Block, Cell, paper_best
+from bagwise.plotting import METHOD_COLORS, METHOD_NAMES, METHOD_STYLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,8 +35,9 @@ def draw_figures(blocks: list[Block], folder: Path) -> list[Path]:
     loss-and-accuracy.png: training loss and accuracy of RC_Approx and LLPFC, a row for each data
     set and model. ot-training.png: training accuracy of OT with the linear model. weight-gap.png:
     the difference between RC's weights and the approximate ones. test-accuracy.png: test accuracy
-    of the proposed methods by epoch. A curve is the mean over seeds at the chosen learning rate;
-    colours are bag sizes, the same everywhere.
+    of the proposed methods by epoch. accuracy-by-bag-size.png, which the paper does not have: test
+    accuracy of all methods beside the paper's best. A curve by epoch is the mean over seeds at the
+    chosen learning rate; its colour is the bag size, the same everywhere.
     """
     drawn = []
     for name, panels in (
@@ -62,7 +63,56 @@ def draw_figures(blocks: list[Block], folder: Path) -> list[Path]:
         rows = [row for row in rows if row]
         if rows:
             drawn.append(_figure(rows, folder / f"{name}.png"))
+    several = [block for block in blocks if len(block.bag_sizes) > 1]
+    if several:
+        drawn.append(_by_bag_size(several, folder / "accuracy-by-bag-size.png"))
     return drawn
+
+
+def _by_bag_size(blocks: list[Block], path: Path) -> Path:
+    """Test accuracy of every method by bag size, a panel for each data set and model."""
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    width = min(len(blocks), 3)
+    lines = -(-len(blocks) // width)
+    size = (3.6 * width + 1.6, 3.4 * lines)
+    figure, panels = plt.subplots(lines, width, figsize=size, squeeze=False, layout="constrained")
+    handles: dict[str, Any] = {}
+    for axes, block in zip(panels.flat, blocks, strict=False):
+        sizes = block.bag_sizes
+        known = {K: best[0] for K in sizes if (best := paper_best(block.dataset, block.model, K))}
+        if known:
+            (handles["the paper's best"],) = axes.plot(
+                [*known], [*known.values()], color="black", linewidth=5, alpha=0.15
+            )
+        if ("supervised", 1) in block.cells:
+            ceiling = block.cells["supervised", 1].mean
+            style = {"color": METHOD_COLORS["supervised"], "linestyle": ":"}
+            handles[METHOD_NAMES["supervised"]] = axes.axhline(ceiling, **style)
+        for method in block.methods:
+            there = [K for K in sizes if (method, K) in block.cells]
+            name = METHOD_NAMES.get(method, method)
+            (handles[name],) = axes.plot(
+                there,
+                [block.cells[method, K].mean for K in there],
+                color=METHOD_COLORS.get(method, "black"),
+                linestyle=METHOD_STYLES.get(method, "-"),
+                marker="o",
+                markersize=3,
+            )
+        axes.set(xscale="log", xlabel="bag size", ylabel="test accuracy, %", ylim=(0, 100))
+        axes.set_xticks(sizes, [str(K) for K in sizes])
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+        axes.set_title(f"{block.dataset}, {block.model}", fontsize=10)
+    for unused in panels.flat[len(blocks) :]:
+        unused.set_visible(False)
+    figure.legend(handles.values(), handles.keys(), loc="outside right center", frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
 
 
 def _has_data(panel: Panel) -> bool:

@@ -17,7 +17,7 @@ def model_report(model: TableModel) -> str:
     """One HTML page about what was fitted, how well, and what to look at."""
     try:
         return _report(model.facts, model.columns)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise ValueError(
             f"fit.json of the model folder is damaged ({type(error).__name__}: {error}); "
             "fit the model again."

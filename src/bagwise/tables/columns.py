@@ -288,7 +288,7 @@ class _Numbers:
         if not self.n:
             return "no row has a value"
         std = math.sqrt(self.squares / self.n)
-        if std <= 1e-9 * abs(self.mean):
+        if std <= 1e-13 * abs(self.mean):  # rounding errors
             std = 0.0
         if std == 0 and not self.missing:
             return f"always {self.mean:g}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from bagwise.tables.tuning import (
     patience,
     splits_of,
 )
+from bagwise.tables.workspace import Workspace
 from bagwise.targets import NumbersAre
 
 
@@ -48,6 +50,7 @@ def fit_table(
     epochs: int | None = None,
     seed: int = 0,
     command: str = "",
+    out: Path | None = None,
     progress: bool = False,
 ) -> TableModel:
     """Fit a model to a table with bags; what is not given is chosen on held-out bags.
@@ -72,6 +75,8 @@ def fit_table(
         epochs: passes over the bags.
         seed: of everything random.
         command: how this was called, for the report.
+        out: where the model will be saved: a fit that is killed goes on from a hidden folder beside
+            it when it is done again. Without it, it begins anew.
         progress: show progress bars, on a terminal.
     """
     started = time.perf_counter()
@@ -96,15 +101,20 @@ def fit_table(
     )
     splits = splits_of(table.bags, seed)
     names = class_array(table.classes)
-    trials = choose(base, table.data, names, splits, candidates, epochs, progress)
-    chosen, cross_validated = trials[0], len(splits) > 1
-    if cross_validated:
-        classifier, log_probs = _fit_all(base, table, splits, chosen, progress)
-        held_out = np.arange(len(table.bags))
-    else:
-        classifier = _fit_most(base, table, splits[0], chosen, epochs, progress)
-        log_probs = TableModel(classifier, table.columns, {}).log_probs(table.inputs)
-        held_out = splits[0][1]
+    cross_validated = len(splits) > 1
+    identity = {"candidates": candidates, "settings": [method, engine, epochs, seed]}
+    with Workspace(out, identity | {"data": table.data.fingerprint()}) as work:
+        trials = work.trials() or work.keep(
+            choose(base, table.data, names, splits, candidates, epochs, progress)
+        )
+        chosen = trials[0]
+        if cross_validated:
+            classifier, log_probs = _fit_all(base, table, splits, chosen, work, progress)
+            held_out = np.arange(len(table.bags))
+        else:
+            classifier = _fit_most(base, table, splits[0], chosen, epochs, work, progress)
+            log_probs = TableModel(classifier, table.columns, {}).log_probs(table.inputs)
+            held_out = splits[0][1]
     shares = _shares_of_training(table, held_out, cross_validated)
     part = table.bags.select(held_out)
     rows = torch.from_numpy(table.bags.rows(held_out))
@@ -135,18 +145,23 @@ def _candidates(model: str, lr: float | None) -> list[tuple[str, float]]:
     if model not in (*RATES, "auto"):
         raise ValueError(f"model is {model!r}; choose one of auto, {', '.join(RATES)}.")
     models = list(RATES) if model == "auto" else [model]
-    return [(name, rate) for name in models for rate in ((lr,) if lr else RATES[name])]
+    return [(name, rate) for name in models for rate in (RATES[name] if lr is None else (lr,))]
 
 
 def _fit_all(
-    base: LLPClassifier, table: GatheredBags, splits: list[Split], chosen: Trial, progress: bool
+    base: LLPClassifier,
+    table: GatheredBags,
+    splits: list[Split],
+    chosen: Trial,
+    work: Workspace,
+    progress: bool,
 ) -> tuple[LLPClassifier, torch.Tensor]:
     """The model of all bags, and log-probabilities by models that did not see the bag."""
     names = class_array(table.classes)
     log_probs = held_out_log_probs(base, table.data, names, splits, chosen, progress)
     settings = {"model": chosen.model, "lr": chosen.lr, "epochs": chosen.epochs}
     classifier = LLPClassifier(**base.get_params() | settings | {"verbose": progress})
-    return classifier.fit_bags(table.data, names), log_probs
+    return classifier.fit_bags(table.data, names, checkpoint=work.checkpoint), log_probs
 
 
 def _fit_most(
@@ -155,15 +170,16 @@ def _fit_most(
     split: Split,
     chosen: Trial,
     epochs: int | None,
+    work: Workspace,
     progress: bool,
 ) -> LLPClassifier:
     """The model of all but the held-out bags, stopped where these are most probable."""
-    most = epochs or most_epochs(len(table.inputs))
+    most = most_epochs(len(table.inputs)) if epochs is None else epochs
     settings = {"model": chosen.model, "lr": chosen.lr, "epochs": most, "verbose": progress}
-    settings["patience"] = None if epochs else patience(most)
+    settings["patience"] = patience(most) if epochs is None else None
     classifier = LLPClassifier(**base.get_params() | settings)
     kept, held_out = (table.data.select(index) for index in split)
-    return classifier.fit_bags(kept, class_array(table.classes), held_out)
+    return classifier.fit_bags(kept, class_array(table.classes), held_out, work.checkpoint)
 
 
 def _shares_of_training(table: GatheredBags, held_out: IntArray, cross_validated: bool) -> Any:

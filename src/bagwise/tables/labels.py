@@ -58,7 +58,7 @@ def read_labels(
     """Read a label file.
 
     Wide: the bag's columns and a column of numbers for each class. Long: the bag's columns, one
-    with a class and one with a number; the bags then occur more than once, or the class is text.
+    with a class and one with a number; classes are text then, or most bags have several rows.
 
     Args:
         paths: CSV, TSV or Parquet.
@@ -81,12 +81,14 @@ def read_labels(
     others = chosen or [column for column in table.column_names if column not in key]
     if not others:
         raise ValueError(f"{name} has no class columns beside {', '.join(key)}.")
-    repeated = len(ids.unique()) < len(ids)
-    if chosen is None and len(others) == 2 and (repeated or _is_text(table, others[0])):
+    rows_of_bags = {entry["values"]: entry["counts"] for entry in ids.value_counts().to_pylist()}
+    repeated = [key for key, rows in rows_of_bags.items() if rows > 1]
+    # Classes may be numbers; but a wide file in which a bag or two occur twice is a mistake.
+    looks_long = _is_text(table, others[0]) or len(repeated) > 0.5 * len(rows_of_bags)
+    if chosen is None and len(others) == 2 and looks_long:
         return _long(table, ids, others, name)
     if repeated:
-        counts = ids.value_counts().to_pylist()
-        twice = next(entry["values"] for entry in counts if entry["counts"] > 1)
+        twice = repeated[0]
         raise ValueError(f"{name} has more than one row for bag {twice!r}; one is expected.")
     for column in others:
         if _is_text(table, column):

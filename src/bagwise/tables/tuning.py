@@ -52,12 +52,12 @@ class Trial:
 
 def most_epochs(n_instances: int) -> int:
     """Epochs to try at most: many for small tables, few for large ones."""
-    return int(np.clip(math.ceil(VISITS / n_instances), 3, 200))
+    return int(np.clip(math.ceil(VISITS / n_instances), 3, 120))
 
 
 def patience(epochs: int) -> int:
     """Epochs without improvement after which training stops."""
-    return max(2, epochs // 6)
+    return max(2, epochs // 8)
 
 
 def splits_of(bags: Bags, seed: int) -> list[Split]:
@@ -97,9 +97,9 @@ def choose(
         epochs: the number of epochs, where it is given and not to be chosen.
         progress: show a bar, on a terminal.
     """
-    most = epochs or most_epochs(len(data))
+    most = most_epochs(len(data)) if epochs is None else epochs
     if len(splits) == 1:
-        most = epochs or min(most, PILOT_EPOCHS)
+        most = min(most, PILOT_EPOCHS) if epochs is None else epochs
         splits = [_smaller(data.bags, splits[0])]
     parts = [(data.select(kept), data.select(held_out)) for kept, held_out in splits]
     trials = []
@@ -108,7 +108,7 @@ def choose(
             bar.begin(f"{model}, learning rate {lr:g}")
             curves = []
             for kept, held_out in parts:
-                tried = _new(base, model, lr, most, None if epochs else patience(most))
+                tried = _new(base, model, lr, most, patience(most) if epochs is None else None)
                 try:
                     tried.fit_bags(kept, classes, held_out)
                     curves.append([row["val_bag_loss"] for row in tried.history_])
@@ -130,7 +130,7 @@ def _trial(
 ) -> Trial:
     shortest = min(len(curve) for curve in curves)
     mean = np.average([curve[:shortest] for curve in curves], axis=0, weights=weights)
-    best = (epochs or int(np.argmin(mean)) + 1) - 1
+    best = int(np.argmin(mean)) if epochs is None else epochs - 1
     return Trial(model, lr, best + 1, float(mean[best]), tuple(mean.tolist()))
 
 

@@ -1,0 +1,474 @@
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sklearn.metrics import accuracy_score, confusion_matrix
+from typer.testing import CliRunner
+
+from bagwise import run_state
+from bagwise.cli import app
+from bagwise.tables.model import TableModel
+
+QUICK = ("--model", "linear", "--lr", "0.03", "--epochs", "15")
+BAGS = ("--bag", "ward", "--labels")
+
+
+def command(*arguments: Any) -> tuple[int, str]:
+    result = CliRunner().invoke(
+        app, [str(argument) for argument in arguments], env={"COLUMNS": "120"}
+    )
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def refused(*arguments: Any) -> str:
+    """The message of a command that ends with code 2, has one line, and no traceback."""
+    code, output = command(*arguments)
+    assert code == 2, output
+    assert output.startswith("Error: ")
+    assert output.count("\n") == 1
+    return output
+
+
+def files(folder: Path) -> dict[str, int]:
+    return {str(p.relative_to(folder)): p.stat().st_mtime_ns for p in sorted(folder.rglob("*"))}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of 300 patients in 24 wards of 1 to about 60, its counts, and a model of it."""
+    folder = tmp_path_factory.mktemp("tables")
+    rng = np.random.default_rng(0)
+    n = 300
+    ward = np.minimum(rng.geometric(0.12, n) - 1, 23)
+    ward[:24] = np.arange(24)
+    sick = (rng.random(n) < 0.2 + 0.6 * (ward % 3) / 2).astype(int)
+    x = rng.normal(size=n) + 2.5 * sick
+    names = np.array(["healthy", "sick"])
+    table = {
+        "patient": [f"P{i:03d}" for i in range(n)],
+        "ward": [f"W{w:02d}" for w in ward],
+        "blood": [None if i % 50 == 7 else round(value, 4) for i, value in enumerate(x)],
+        "smoker": [bool(b) for b in rng.random(n) < 0.3 + 0.4 * sick],
+        "group": [str(g) for g in np.array(["A", "B", "0"])[rng.integers(3, size=n)]],
+        "clinic": ["north"] * n,
+    }
+    pq.write_table(pa.table(table), folder / "rows.parquet")
+    pcsv.write_csv(pa.table(table), folder / "rows.csv")
+    pcsv.write_csv(pa.table({**table, "truth": names[sick].tolist()}), folder / "truth.csv")
+    lines = ["ward,healthy,sick"]
+    for w in range(24):
+        own = np.bincount(sick[ward == w], minlength=2)
+        lines.append(f"W{w:02d},{own[0]},{own[1]}")
+    (folder / "bags.csv").write_text("\n".join(lines) + "\n")
+    np.save(folder / "sick.npy", sick)
+    code, output = command(
+        "fit", folder / "rows.parquet", *BAGS, folder / "bags.csv", "--out", folder / "m", *QUICK
+    )
+    assert code == 0, output
+    (folder / "fit.txt").write_text(output)
+    return folder
+
+
+@pytest.fixture
+def table(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may spoil."""
+    return Path(shutil.copytree(made, tmp_path / "t"))
+
+
+def test_fit_says_what_it_did(made: Path) -> None:
+    output = (made / "fit.txt").read_text()
+    for text in (
+        "300 of 300 rows",
+        "24, of ",
+        "patient is left out: almost every row has another text",
+        "clinic is left out: always 'north'",
+        "linear, cc, learning rate 0.03, 15 epochs",
+        "log-likelihood per row",
+        "overall share",
+    ):
+        assert text in output
+    model = TableModel.load(made / "m")
+    assert model.columns.names == ["blood", "smoker", "group"]
+    assert model.facts["held_out"]["n_bags"] == 24
+    assert model.facts["held_out"]["log_likelihood"] > model.facts["held_out"]["baseline"]
+    assert sorted(p.name for p in (made / "m").iterdir()) == [
+        "columns.json",
+        "config.json",
+        "fit.json",
+        "model.safetensors",
+    ]
+
+
+def test_csv_and_parquet_give_the_same_model(made: Path, tmp_path: Path) -> None:
+    out = tmp_path / "m"
+    assert command("fit", made / "rows.csv", *BAGS, made / "bags.csv", "--out", out, *QUICK)[0] == 0
+    ours, theirs = (load_file(folder / "model.safetensors") for folder in (out, made / "m"))
+    for name, tensor in ours.items():
+        torch.testing.assert_close(tensor, theirs[name])
+
+
+def test_predictions_keep_order_and_columns_in_every_format(made: Path, tmp_path: Path) -> None:
+    found = {}
+    for source in ("rows.parquet", "rows.csv"):
+        for kind in ("parquet", "csv", "tsv"):
+            out = tmp_path / "new" / f"{source}.{kind}"
+            code, output = command("predict", made / "m", made / source, "--out", out)
+            assert (code, "300 rows" in output) == (0, True)
+            options = pcsv.ParseOptions(delimiter="\t" if kind == "tsv" else ",")
+            read = pq.read_table(out) if kind == "parquet" else pcsv.read_csv(out, None, options)
+            found[source, kind] = read
+    for read in found.values():
+        assert read.column_names == [
+            "patient",
+            "ward",
+            "clinic",
+            "label",
+            "p_healthy",
+            "p_sick",
+        ]
+        assert read.column("patient").to_pylist() == [f"P{i:03d}" for i in range(300)]
+        sums = np.array(read.column("p_sick")) + np.array(read.column("p_healthy"))
+        np.testing.assert_allclose(sums, 1, atol=1e-6)
+        first = found["rows.parquet", "parquet"]
+        np.testing.assert_allclose(
+            np.array(read.column("p_sick")), np.array(first.column("p_sick")), atol=1e-6
+        )
+        sick = np.array(read.column("p_sick")) > 0.5
+        assert np.array(read.column("label") == np.where(sick, "sick", "healthy")).all()
+    truth = np.load(made / "sick.npy")
+    assert (sick == truth).mean() > 0.8
+    out = tmp_path / "kept.csv"
+    command("predict", made / "m", made / "rows.csv", "--out", out, "--keep", "blood,patient")
+    assert pcsv.read_csv(out).column_names[:3] == ["blood", "patient", "label"]
+
+
+def test_labels_have_exactly_the_counts_of_their_bags(made: Path, tmp_path: Path) -> None:
+    for kind in ("parquet", "csv"):
+        out = tmp_path / f"l.{kind}"
+        code, _ = command(
+            "label", made / "m", made / f"rows.{kind}", *BAGS, made / "bags.csv", "--out", out
+        )
+        assert code == 0
+        read = pq.read_table(out) if kind == "parquet" else pcsv.read_csv(out)
+        wards = np.array(read.column("ward").to_pylist())
+        sick = np.array(read.column("label").to_pylist()) == "sick"
+        p = np.array(read.column("p_sick"))
+        for line in (made / "bags.csv").read_text().split()[1:]:
+            ward, _, count = line.split(",")
+            assert sick[wards == ward].sum() == int(count)
+            assert p[wards == ward].sum() == pytest.approx(int(count), abs=1e-4)
+        assert read.column("patient").to_pylist() == [f"P{i:03d}" for i in range(300)]
+    predicted = tmp_path / "p.csv"
+    command("predict", made / "m", made / "rows.csv", "--out", predicted)
+    alone = np.array(pcsv.read_csv(predicted).column("label").to_pylist()) == "sick"
+    truth = np.load(made / "sick.npy") == 1
+    assert (sick == truth).mean() >= (alone == truth).mean()
+
+
+def test_labelling_can_leave_out_bags_that_do_not_match(made: Path, tmp_path: Path) -> None:
+    lines = (made / "bags.csv").read_text().splitlines()
+    fewer = tmp_path / "fewer.csv"
+    fewer.write_text("\n".join([*lines[:1], *lines[4:]]) + "\n")
+    arguments = ("label", made / "m", made / "rows.csv", *BAGS, fewer, "--out", tmp_path / "l.csv")
+    assert "'W00'" in refused(*arguments)
+    assert not (tmp_path / "l.csv").exists()
+    assert command(*arguments, "--skip-unmatched")[0] == 0
+    wards = set(pcsv.read_csv(tmp_path / "l.csv").column("ward").to_pylist())
+    assert wards == {f"W{w:02d}" for w in range(3, 24)}
+
+
+def test_evaluation_agrees_with_scikit_learn(made: Path, tmp_path: Path) -> None:
+    code, output = command("evaluate", made / "m", made / "truth.csv", "--target", "truth")
+    assert code == 0
+    command("predict", made / "m", made / "rows.csv", "--out", tmp_path / "p.csv")
+    guess = np.array(pcsv.read_csv(tmp_path / "p.csv").column("label").to_pylist()) == "sick"
+    truth = np.load(made / "sick.npy") == 1
+    assert f"accuracy {accuracy_score(truth, guess):.2%}" in output
+    for number in confusion_matrix(truth, guess).ravel():
+        assert f" {number} " in output
+    assert "expected calibration error" in output
+
+
+def test_new_categories_and_missing_values_are_reported(made: Path, tmp_path: Path) -> None:
+    path = tmp_path / "new.csv"
+    path.write_text("blood,smoker,group\n1.5,true,AB\n,,A\n")
+    code, output = command("predict", made / "m", path, "--out", tmp_path / "p.csv")
+    assert code == 0
+    assert "group: 1 rows have a category not seen in fit." in output
+    assert "smoker: 1 rows have no value; in fit all had." in output
+    assert "blood" not in output  # values were missing there before
+
+
+def test_fit_can_be_done_again_and_gives_the_same_model(made: Path, tmp_path: Path) -> None:
+    arguments = ("fit", made / "rows.csv", *BAGS, made / "bags.csv", "--out", tmp_path / "m")
+    found = []
+    for _ in range(2):  # the second time it replaces the first
+        assert command(*arguments, *QUICK, "--seed", "3")[0] == 0
+        found.append(load_file(tmp_path / "m" / "model.safetensors"))
+    for name, tensor in found[0].items():
+        assert torch.equal(tensor, found[1][name])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda t: (t / "bags.csv").write_text("ward,healthy,sick\nW00,1,0\n"), "do not match"),
+        (
+            lambda t: (t / "bags.csv").write_text(
+                (t / "bags.csv").read_text().replace("W05", "W99")
+            ),
+            "'W05'",
+        ),
+        (
+            lambda t: (t / "bags.csv").write_text(
+                "ward,healthy,sick\n" + "".join(f"W{w:02d},0.6,0.6\n" for w in range(24))
+            ),
+            "sum to 1.2",
+        ),
+        (lambda t: (t / "bags.csv").write_text("ward,healthy\nW00,1\n"), "match|one class"),
+        (lambda t: (t / "bags.csv").write_text(""), "is empty"),
+        (lambda t: (t / "bags.csv").unlink(), "there is no file"),
+        (lambda t: (t / "rows.csv").write_text(""), "is empty"),
+        (lambda t: (t / "rows.csv").write_text("ward,x\n"), "has no rows"),
+        (lambda t: (t / "rows.csv").write_text("bed,x\nW00,1\n"), "no column 'ward'"),
+        (lambda t: (t / "rows.csv").write_text("ward,x\nW00\nW01,2,3\n"), "cannot be read"),
+        (lambda t: (t / "rows.csv").write_bytes(b"ward,x\n\xff\xfe,1\n"), "rows.csv"),
+        (lambda t: (t / "m2").write_text("not a folder"), "m2"),
+        (lambda t: ((t / "m2").mkdir(), (t / "m2" / "thesis.txt").write_text("!")), "m2"),
+    ],
+    ids=[
+        "labels of one bag",
+        "a bag without labels",
+        "proportions of 1.2",
+        "a class column missing",
+        "empty label file",
+        "no label file",
+        "empty table",
+        "no rows",
+        "no bag column",
+        "ragged lines",
+        "not utf-8",
+        "out is a file",
+        "out holds other things",
+    ],
+)
+def test_mistakes_at_fit_end_with_code_two(
+    table: Path, spoil: Callable[[Path], Any], message: str
+) -> None:
+    spoil(table)
+    before = files(table)
+    output = refused(
+        "fit", table / "rows.csv", *BAGS, table / "bags.csv", "--out", table / "m2", *QUICK
+    )
+    assert any(part in output for part in message.split("|"))
+    assert files(table) == before
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--features", "weight"), "'weight'"),
+        (("--categorical", "weight"), "'weight'"),
+        (("--exclude", "blood,smoker,group"), "no column is left"),
+        (("--classes", "healthy,dead"), "'dead'"),
+        (("--model", "tree"), "'tree'"),
+        (("--method", "magic"), "'magic'"),
+        (("--method", "supervised"), "supervised"),
+        (("--engine", "steam"), "'steam'"),
+        (("--epochs", "0"), "epochs"),
+        (("--lr", "-1"), "lr"),
+    ],
+    ids=str,
+)
+def test_wrong_options_at_fit_end_with_code_two(
+    made: Path, tmp_path: Path, option: tuple[str, ...], message: str
+) -> None:
+    arguments = ("fit", made / "rows.csv", *BAGS, made / "bags.csv", "--out", tmp_path / "m")
+    quick = [part for part in QUICK if not set(option) & {part}]
+    if option[0] in QUICK:
+        place = QUICK.index(option[0])
+        quick = [*QUICK[:place], *QUICK[place + 2 :]]
+    assert message in refused(*arguments, *quick, *option)
+    assert not list(tmp_path.iterdir())
+
+
+def test_text_in_a_numeric_column_is_named_with_its_row(made: Path, tmp_path: Path) -> None:
+    lines = (made / "rows.csv").read_text().splitlines()
+    header = lines[0].replace('"', "").split(",")
+    cells = lines[200].split(",")
+    cells[header.index("blood")] = "high"
+    path = tmp_path / "spoilt.csv"
+    path.write_text("\n".join([*lines[:200], ",".join(cells), *lines[201:]]) + "\n")
+    output = refused("predict", made / "m", path, "--out", tmp_path / "p.csv")
+    assert "'blood' has 'high' in row 200; a number is expected" in output
+    output = refused("fit", path, *BAGS, made / "bags.csv", "--out", tmp_path / "m", *QUICK)
+    assert "'blood'" in output
+    assert "'high'" in output
+    assert [p.name for p in tmp_path.iterdir()] == ["spoilt.csv"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda t: (t / "new.csv").write_text("blood,smoker\n1,true\n"), "no column 'group'"),
+        (lambda t: (t / "new.csv").write_text(""), "is empty"),
+        (lambda t: (t / "new.csv").write_text("blood,smoker,group\n"), "has no rows"),
+        (lambda t: (t / "new.csv").unlink(), "there is no file"),
+        (
+            lambda t: (t / "new.csv").write_text("blood,smoker,group,label\n1,true,A,x\n"),
+            "column 'label'",
+        ),
+        (lambda t: (t / "p.csv").mkdir(), "is a folder"),
+    ],
+    ids=["column missing", "empty", "no rows", "no file", "clash of names", "out is a folder"],
+)
+def test_mistakes_at_predict_end_with_code_two(
+    table: Path, spoil: Callable[[Path], Any], message: str
+) -> None:
+    (table / "new.csv").write_text("blood,smoker,group\n1,true,A\n")
+    spoil(table)
+    before = files(table)
+    out = table / "p.csv"
+    assert message in refused("predict", table / "m", table / "new.csv", "--out", out)
+    assert files(table) == before
+
+
+def test_an_output_that_is_the_input_or_of_an_unknown_kind_is_refused(table: Path) -> None:
+    before = files(table)
+    rows = table / "rows.csv"
+    assert "the input itself" in refused("predict", table / "m", rows, "--out", rows)
+    assert "unknown kind" in refused("predict", table / "m", rows, "--out", table / "p.xlsx")
+    assert files(table) == before
+
+
+def test_a_place_where_nothing_may_be_written_is_named(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_permission(*args: Any, **kwargs: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(tmp_path / "closed"))
+
+    monkeypatch.setattr("tempfile.mkstemp", no_permission)
+    monkeypatch.setattr("tempfile.mkdtemp", no_permission)
+    for arguments in (
+        ("predict", made / "m", made / "rows.csv", "--out", tmp_path / "p.csv"),
+        ("report", made / "m", "--out", tmp_path / "r.html"),
+        ("fit", made / "rows.csv", *BAGS, made / "bags.csv", "--out", tmp_path / "m", *QUICK),
+    ):
+        assert "Permission denied" in refused(*arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def _edit(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        content = json.loads((folder / name).read_text())
+        change(content)
+        (folder / name).write_text(json.dumps(content))
+
+    return spoil
+
+
+def _cut(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def _wrong_shape(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        metadata = json.loads(file.read(length))["__metadata__"]
+    tensors = {name: torch.zeros(3, 3) for name in load_file(path)}
+    save_file(tensors, path, metadata)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_cut, "model.safetensors"),
+        (_wrong_shape, "does not fit"),
+        (lambda f: (f / "model.safetensors").unlink(), "has no model.safetensors"),
+        (lambda f: (f / "columns.json").unlink(), "has no columns.json"),
+        (lambda f: (f / "fit.json").unlink(), "has no fit.json"),
+        (lambda f: (f / "config.json").unlink(), "has no config.json|no result"),
+        (lambda f: (f / "config.json").write_text("[]"), "config.json"),
+        (lambda f: (f / "columns.json").write_text("{"), "columns.json"),
+        (lambda f: (f / "fit.json").write_text("[1]"), "fit.json"),
+        (_edit("config.json", lambda c: c.update(format=99)), "format 99"),
+        (_edit("columns.json", lambda c: c.update(format=99)), "format 99"),
+        (_edit("fit.json", lambda c: c.update(format=99)), "format 99"),
+        (_edit("columns.json", lambda c: c["columns"].pop()), "features"),
+        (_edit("columns.json", lambda c: c["columns"][0].update(std="wide")), "columns.json"),
+        (_edit("columns.json", lambda c: c["columns"][0].update(evil=1)), "columns.json"),
+        (_edit("columns.json", lambda c: c.update(columns={})), "columns.json"),
+        (_edit("config.json", lambda c: c["params"].update(model="os.system")), "config.json"),
+        (_edit("config.json", lambda c: c.update(classes=["a"])), "model.safetensors"),
+        (_edit("config.json", lambda c: c.update(classes_dtype="O0")), "config.json"),
+        (_edit("config.json", lambda c: c.update(shape=["x"])), "config.json|columns.json"),
+        (_edit("config.json", lambda c: c["params"].update(standardize=True)), "damaged"),
+        (_edit("config.json", lambda c: c["params"].update(device="moon")), "moon"),
+    ],
+    ids=lambda value: value.replace("|", " ") if isinstance(value, str) else "",
+)
+def test_a_model_folder_that_was_tampered_with_is_refused(
+    table: Path, spoil: Callable[[Path], Any], message: str
+) -> None:
+    spoil(table / "m")
+    before = files(table)
+    for arguments in (
+        ("predict", table / "m", table / "rows.csv", "--out", table / "p.csv"),
+        ("report", table / "m", "--out", table / "r.html"),
+    ):
+        output = refused(*arguments)
+        assert any(part in output for part in message.split("|")), output
+    assert files(table) == before
+
+
+@pytest.mark.parametrize("key", ["data", "held_out", "curve", "surprising", "settings", "tried"])
+@pytest.mark.parametrize("value", [None, [], {}, "x", [3]], ids=str)
+def test_a_report_of_odd_facts_is_refused_or_written(table: Path, key: str, value: Any) -> None:
+    _edit("fit.json", lambda content: content.update({key: value}))(table / "m")
+    code, output = command("report", table / "m", "--out", table / "r.html")
+    assert code in (0, 2)
+    if code == 2:
+        assert "fit.json" in output
+        assert not (table / "r.html").exists()
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_fit_that_was_killed_goes_on_and_ends_the_same(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    if large:
+        monkeypatch.setattr("bagwise.tables.tuning.CROSS_VALIDATED", 100)
+    arguments = ("fit", made / "rows.csv", *BAGS, made / "bags.csv", *QUICK, "--out")
+    assert command(*arguments, tmp_path / "whole")[0] == 0
+    real, saved = run_state.save_run, []
+
+    def save_and_die(folder: Path, *rest: Any) -> None:
+        real(folder, *rest)
+        saved.append(folder)
+        if len(saved) == 6:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("bagwise.training.save_run", save_and_die)
+    CliRunner().invoke(app, [str(a) for a in (*arguments, tmp_path / "killed")])
+    assert [p.name for p in tmp_path.iterdir() if "killed" in p.name] == [".killed.fitting"]
+    monkeypatch.setattr("bagwise.tables.fitting.choose", None)  # not to be done again
+    assert command(*arguments, tmp_path / "killed")[0] == 0
+    assert len(saved) == 15  # epochs, each once
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["killed", "whole"]
+    ours, theirs = (load_file(tmp_path / n / "model.safetensors") for n in ("killed", "whole"))
+    for name, tensor in ours.items():
+        assert torch.equal(tensor, theirs[name])

@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+import pytest
+import torch
+from scipy.special import softmax
+from scipy.stats import multinomial
+
+from bagwise import Bags, LLPClassifier, read_bags
+from bagwise.tables.assessment import assess, baseline_log_likelihoods, surprising_bags
+from bagwise.tables.columns import ColumnLearner, Columns, Surprises
+from bagwise.tables.labels import read_labels
+from bagwise.tables.scoring import calibration_error
+from bagwise.tables.source import Source
+from bagwise.tables.tuning import splits_of
+
+
+def log_probabilities(logits: Any) -> torch.Tensor:
+    return torch.tensor(np.asarray(logits, dtype=float)).log_softmax(-1)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def learn(table: dict[str, Any], **options: Any) -> Columns:
+    batch = pa.RecordBatch.from_pydict(table)
+    learner = ColumnLearner(batch.schema, **options)
+    for row in range(batch.num_rows):  # one row at a time: the harder way for running means
+        learner.update(batch.slice(row, 1))
+    return learner.finish()
+
+
+# Sources
+
+
+@pytest.mark.parametrize(
+    ("name", "mark"), [("a.csv", ","), ("a.csv", ";"), ("a.tsv", "\t"), ("a.csv", "|")]
+)
+@pytest.mark.parametrize("typed", [True, False])
+def test_text_files_are_read_whatever_stands_between_columns(
+    tmp_path: Path, name: str, mark: str, typed: bool
+) -> None:
+    lines = [["id", "x", "note"], ["007", "1.5", '"a\nb"'], ["008", "", "c"]]
+    path = write(tmp_path / name, "\n".join(mark.join(line) for line in lines) + "\n")
+    source = Source(path, typed=typed, as_text=["id"])
+    table = pa.Table.from_batches(source.batches())
+    assert table.column("id").to_pylist() == ["007", "008"]
+    assert table.column("note").to_pylist() == ["a\nb", "c"]
+    assert table.column("x").to_pylist() == ([1.5, None] if typed else ["1.5", None])
+
+
+def test_several_files_are_one_table_in_the_order_of_their_names(tmp_path: Path) -> None:
+    for i in (2, 0, 1):
+        pq.write_table(pa.table({"x": [i, i + 10]}), tmp_path / f"{i}.parquet")
+    source = Source(tmp_path / "*.parquet")
+    assert source.rows == 6
+    assert [x for batch in source.batches() for x in batch.column("x").to_pylist()] == [
+        0,
+        10,
+        1,
+        11,
+        2,
+        12,
+    ]
+
+
+def test_a_number_that_comes_late_does_not_change_what_a_column_is(tmp_path: Path) -> None:
+    rows = ["1"] * 300_000 + ["2.5"]
+    path = write(tmp_path / "a.csv", "x\n" + "\n".join(rows) + "\n")
+    source = Source(path)
+    assert source.schema.field("x").type == pa.float64()
+    assert source.rows == len(rows)
+
+
+def test_compressed_csv_is_read(tmp_path: Path) -> None:
+    with pa.CompressedOutputStream(str(tmp_path / "a.csv.gz"), "gzip") as file:
+        pcsv.write_csv(pa.table({"x": [1, 2]}), file)
+    assert Source(tmp_path / "a.csv.gz").rows == 2
+
+
+# Columns
+
+
+def test_columns_are_recognised_and_encoded() -> None:
+    table = {
+        "age": [20, 30, 40, None],
+        "member": [True, False, True, True],
+        "born": [datetime.date(2000, 1, day) for day in (1, 2, 3, 4)],
+        "colour": ["red", "blue", "red", None],
+        "same": [1.0] * 4,
+        "empty": pa.array([None] * 4, pa.float64()),
+        "list": [[1]] * 4,
+    }
+    columns = learn(table)
+    assert columns.left_out == {
+        "list": "of type list<item: int64>",
+        "same": "always 1",
+        "empty": "no row has a value",
+    }
+    assert columns.encoded_names == [
+        "age",
+        "age=(missing)",
+        "member",
+        "born",
+        "colour=blue",
+        "colour=red",
+        "colour=(missing)",
+    ]
+    X = columns.encode(pa.RecordBatch.from_pydict(table))
+    ages = np.array([20, 30, 40])
+    np.testing.assert_allclose(X[:3, 0], (ages - 30) / ages.std(), rtol=1e-6)
+    assert X[3, :2].tolist() == [0, 1]
+    np.testing.assert_allclose(X[:, 3], (np.arange(4) - 1.5) / np.arange(4).std(), rtol=1e-5)
+    assert X[:, 4:].tolist() == [[0, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert Columns.from_json(json.loads(json.dumps(columns.to_json()))) == columns
+
+
+def test_text_from_a_csv_file_is_encoded_like_the_typed_values() -> None:
+    typed = {
+        "age": [20.5, 30, 40],
+        "member": [True, False, True],
+        "born": [datetime.datetime(2000, 1, day, 6) for day in (1, 2, 3)],
+        "zip": [1, 2, 1],
+    }
+    text = {
+        "age": ["20.5", " 30", "40.0"],
+        "member": ["true", "NO", "1"],
+        "born": ["2000-01-01 06:00:00", "2000-01-02T06:00", "2000-01-03 06:00:00"],
+        "zip": ["1", "2", "1"],
+    }
+    columns = learn(typed, categorical=["zip"])
+    as_typed, as_text = (columns.encode(pa.RecordBatch.from_pydict(t)) for t in (typed, text))
+    np.testing.assert_array_equal(as_typed, as_text)
+
+
+def test_new_categories_and_missing_values_are_zeros_and_are_counted() -> None:
+    columns = learn({"x": [1.0, 2.0], "c": ["a", "b"]})
+    surprises = Surprises()
+    new = pa.RecordBatch.from_pydict({"x": [None, float("inf")], "c": ["z", None]})
+    assert not columns.encode(new, 0, surprises).any()
+    assert (surprises.missing["x"], surprises.unseen["c"], surprises.missing["c"]) == (2, 1, 1)
+    assert len(surprises.lines()) == 3
+
+
+def test_rare_categories_share_a_column_and_identifiers_are_left_out() -> None:
+    n = 400
+    table = {
+        "town": ["a"] * 200 + ["b"] * 190 + [f"village {i}" for i in range(10)],
+        "id": [f"person {i}" for i in range(n)],
+    }
+    columns = learn(table)
+    assert columns.encoded_names == ["town=a", "town=b", "town=(other)"]
+    assert columns.left_out == {"id": "almost every row has another text"}
+    X = columns.encode(pa.RecordBatch.from_pydict({"town": ["b", "hamlet"], "id": ["x", "y"]}))
+    assert X.tolist() == [[0, 1, 0], [0, 0, 1]]
+
+
+def test_large_values_with_small_differences_keep_them() -> None:
+    table = {"t": [1.7e9 + i for i in range(5)]}
+    X = learn(table).encode(pa.RecordBatch.from_pydict(table))
+    np.testing.assert_allclose(X[:, 0], (np.arange(5) - 2) / np.arange(5).std(), rtol=1e-5)
+
+
+def test_text_among_numbers_is_named() -> None:
+    values = [str(i) for i in range(50)]
+    with pytest.raises(ValueError, match=r"'age' holds numbers.*'old'.*--categorical age"):
+        learn({"age": [*values, "old"]})
+    assert learn({"age": [*values, "old"]}, categorical=["age"]).columns[0].kind == "category"
+    columns = learn({"age": [1.0, 2.0]})
+    with pytest.raises(ValueError, match="'age' has 'old' in row 12; a number is expected"):
+        columns.encode(pa.RecordBatch.from_pydict({"age": ["1", "old"]}), first_row=10)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [("boolean", "perhaps"), ("date", "yesterday"), ("date", 5)]
+)
+def test_what_is_no_boolean_or_date_is_named(kind: str, value: Any) -> None:
+    good = {"boolean": [True, False], "date": [datetime.date(2000, 1, d) for d in (1, 2)]}[kind]
+    columns = learn({"x": good})
+    with pytest.raises(ValueError, match=f"'x' has {value!r} in row 1"):
+        columns.encode(pa.RecordBatch.from_pydict({"x": [value]}))
+
+
+# Labels
+
+
+def test_wide_and_long_label_files_say_the_same(tmp_path: Path) -> None:
+    wide = write(tmp_path / "w.csv", "bag,yes,no\n01,3,0\n02,1,1\n")
+    long = write(tmp_path / "l.csv", "bag,vote,n\n01,yes,3\n02,yes,1\n02,no,1\n")
+    numbered = write(tmp_path / "n.csv", "bag,vote,n\n01,1,3\n01,0,0\n02,1,1\n02,0,1\n")
+    expected = [[0, 3], [1, 1]]
+    for path, classes in ((wide, ["no", "yes"]), (long, ["no", "yes"]), (numbered, ["0", "1"])):
+        labels = read_labels(path, ["bag"])
+        assert (labels.ids, labels.classes) == (["01", "02"], classes)
+        assert labels.numbers.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bag,a,b\nx,1,1\nx,0,2\ny,1,1\n", "more than one row for bag 'x'"),
+        ("bag,a,b,c\nx,1,1,0\nx,0,2,0\n", "more than one row for bag 'x'"),
+        ("bag,a,b,c\nx,1,one,2\n", "column 'b'.*text.*--classes"),
+        ("bag,a,b\nx,1,\n", "'b'.*no number in row 1"),
+        ("bag,a,b\n,1,2\n", "no bag in row 1"),
+        ("bag\nx\n", "no class columns"),
+        ("sack,a,b\nx,1,2\n", "no column 'bag'; it has 'sack'"),
+        ("bag,a,b\n", "no rows"),
+        ("bag,class,n\nx,a,1\nx,a,2\n", "class 'a' of bag 'x' twice"),
+    ],
+)
+def test_mistakes_in_label_files_are_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_labels(write(tmp_path / "labels.csv", text), ["bag"])
+
+
+def test_class_columns_can_be_chosen(tmp_path: Path) -> None:
+    path = write(tmp_path / "l.csv", "bag,note,a,b\nx,hello,1,2\n")
+    assert read_labels(path, ["bag"], ["b", "a"]).numbers.tolist() == [[1, 2]]
+
+
+# Bags from tables
+
+
+def test_read_bags_matches_rows_and_counts_in_the_order_of_the_file(tmp_path: Path) -> None:
+    rows = write(tmp_path / "r.csv", "state,county,x\nTX,1,5\nNY,1,6\nTX,1,7\nTX,2,8\n")
+    labels = write(tmp_path / "l.csv", "county,state,no,yes\n2,TX,0,1\n1,TX,1,1\n1,NY,1,0\n")
+    X, bags, proportions, columns = read_bags(rows, "state,county", labels)
+    assert bags.tolist() == ["TX / 1", "NY / 1", "TX / 1", "TX / 2"]
+    assert proportions["TX / 1"] == {"no": 1, "yes": 1}
+    assert columns.names == ["x"]
+    np.testing.assert_allclose(X[:, 0], (np.arange(4) - 1.5) / np.arange(4).std(), rtol=1e-6)
+    LLPClassifier(model="linear", epochs=1).fit(X, bags, proportions)
+
+
+def test_parquet_numbers_match_csv_text(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"bag": [7.0, 8.0, 7.0], "x": [1, 2, 3]}), tmp_path / "r.parquet")
+    labels = write(tmp_path / "l.csv", "bag,a,b\n7,1,1\n8,0,1\n")
+    assert read_bags(tmp_path / "r.parquet", "bag", labels).bags.tolist() == ["7", "8", "7"]
+
+
+def test_bags_that_do_not_match_are_named_or_left_out(tmp_path: Path) -> None:
+    rows = write(tmp_path / "r.csv", "bag,x\nA,1\nB,2\nA,3\n,4\n")
+    labels = write(tmp_path / "l.csv", "bag,no,yes\nA,1,1\nC,0,1\n")
+    with pytest.raises(ValueError, match=r"does not have 'B'.*no rows of 'C'.*1 rows.*no bag"):
+        read_bags(rows, "bag", labels)
+    table = read_bags(rows, "bag", labels, skip_unmatched=True)
+    assert table.bags.tolist() == ["A", "A"]
+    assert len(table.X) == 2
+    other = write(tmp_path / "o.csv", "bag,no,yes\na,1,1\n")
+    with pytest.raises(ValueError, match="no bag is in both files"):
+        read_bags(rows, "bag", other, skip_unmatched=True)
+
+
+def test_proportions_become_counts_by_largest_remainder(tmp_path: Path) -> None:
+    rows = write(tmp_path / "r.csv", "bag,x\n" + "A,1\n" * 3 + "B,2\n")
+    rounded = write(tmp_path / "l.csv", "bag,no,yes\nA,0.33,0.67\nB,0,1\n")
+    for labels_are in ("auto", "proportions"):
+        table = read_bags(rows, "bag", rounded, labels_are=labels_are)  # type: ignore[arg-type]
+        assert table.proportions == {"A": {"no": 1, "yes": 2}, "B": {"no": 0, "yes": 1}}
+    with pytest.raises(ValueError, match="bag 'A' sum to 1"):
+        read_bags(rows, "bag", rounded, labels_are="counts")
+    scaled = write(tmp_path / "s.csv", "bag,no,yes\nA,100,200\nB,0,55\n")
+    with pytest.raises(ValueError, match="bag 'A' sum to 300"):
+        read_bags(rows, "bag", scaled)
+    assert read_bags(rows, "bag", scaled, labels_are="relative").proportions["A"]["yes"] == 2
+    wrong = write(tmp_path / "w.csv", "bag,no,yes\nA,0.6,0.6\nB,0,1\n")
+    with pytest.raises(ValueError, match=r"bag 'A' sum to 1\.2"):
+        read_bags(rows, "bag", wrong)
+
+
+# What held-out bags say
+
+
+def test_baseline_is_the_multinomial_probability() -> None:
+    bags = Bags([4, 1, 6], [[1, 3, 0], [0, 0, 1], [2, 2, 2]])
+    shares = np.array([0.2, 0.5, 0.3])
+    expected = multinomial.logpmf(bags.counts, bags.sizes, shares)
+    np.testing.assert_allclose(baseline_log_likelihoods(bags, shares), expected)
+
+
+def test_assessment_of_a_model_that_knows_the_labels_and_of_one_that_does_not() -> None:
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 30, 50)
+    bags = Bags(sizes, rng.multinomial(sizes, [0.2, 0.5, 0.3]))
+    shares = np.full(3, 1 / 3)
+    flat = log_probabilities(np.zeros((bags.n_instances, 3)))
+    ids = np.arange(50)
+    blind = assess(flat, bags, ids, shares)
+    assert blind["log_likelihood"] == pytest.approx(blind["baseline"])
+    assert len(blind["bags"]) == 50
+    sharp = np.repeat(np.tile(np.arange(3), 50), bags.counts.ravel())
+    knowing = assess(log_probabilities(8 * np.eye(3)[sharp]), bags, ids, shares)
+    assert knowing["log_likelihood"] > blind["log_likelihood"]
+    assert max(knowing["error"]) < 0.01
+    assert min(knowing["correlation"]) > 0.99
+    json.dumps([blind, knowing])
+
+
+def test_wrong_counts_are_the_most_surprising() -> None:
+    rng = np.random.default_rng(1)
+    logits = 3 * rng.normal(size=(400, 2))
+    labels = (rng.random(400) < softmax(logits, axis=1)[:, 1]).astype(int)
+    counts = np.stack([1 - labels, labels], axis=1).reshape(20, 20, 2).sum(axis=1)
+    counts[13] = counts[13][::-1] if counts[13, 0] != 10 else [2, 18]
+    counts[7] = [0, 20]
+    found = surprising_bags(log_probabilities(logits), Bags([20] * 20, counts), np.arange(20))
+    assert found[0]["bag"] == "7"
+    assert found[0]["counts"] == [0, 20]
+    assert sum(found[0]["expected"]) == pytest.approx(20, abs=0.11)
+
+
+def test_every_bag_is_held_out_once_in_small_tables_and_a_tenth_in_large_ones() -> None:
+    small = splits_of(Bags([5] * 23, [[2, 3]] * 23), seed=0)
+    assert sorted(np.concatenate([held for _, held in small])) == list(range(23))
+    for kept, held_out in small:
+        assert not set(kept) & set(held_out)
+    ((kept, held_out),) = splits_of(Bags([1000] * 100, [[400, 600]] * 100), seed=0)
+    assert (len(kept), len(held_out)) == (90, 10)
+
+
+def test_calibration_error_of_bins() -> None:
+    confidence = np.array([0.95] * 10 + [0.55] * 10)
+    correct = np.array([True] * 9 + [False] + [True] * 3 + [False] * 7)
+    expected = 0.5 * abs(0.9 - 0.95) + 0.5 * abs(0.3 - 0.55)
+    assert calibration_error(confidence, correct) == pytest.approx(expected)
