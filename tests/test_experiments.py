@@ -117,7 +117,7 @@ def test_a_sweep_file_becomes_runs(tmp_path: Path) -> None:
 
 
 def test_the_example_sweep_is_the_papers_grid() -> None:
-    sweep = read_sweep(Path(__file__).parent.parent / "examples" / "sweep_linear.toml")
+    sweep = read_sweep(Path(__file__).parent.parent / "results" / "linear" / "sweep.toml")
     one_rate = [run for run in sweep.runs if run.lr == 1e-3]
     assert len(one_rate) == 3 * (8 * 7 + 1) * 3
     engines = {(run.bag_size, run.engine) for run in one_rate if run.method in ("rc", "cc")}

@@ -54,6 +54,7 @@ def predict_table(
         The number of rows, and what they had that the training rows had not.
     """
     source = Source(data, typed=False)
+    _check_out(out, source)
     source.require(model.columns.names)
     kept = _kept(source, model, keep)
     surprises = Surprises()
@@ -94,13 +95,14 @@ def label_table(
     Returns:
         The number of rows, and what they had that the training rows had not.
     """
-    source = Source(data, typed=False, as_text=key)
+    source = Source(data, typed=False)
+    _check_out(out, source)
     source.require([*key, *model.columns.names])
     kept = _kept(source, model, keep)
     table = gather(
         source,
         key,
-        _with_classes_of(model, read_labels(labels, key)),
+        _labels_for(model, labels, key),
         columns=model.columns,
         labels_are=labels_are,
         skip_unmatched=skip_unmatched,
@@ -128,8 +130,10 @@ def label_table(
     return len(log_probs), table.surprises
 
 
-def _with_classes_of(model: TableModel, labels: LabelTable) -> LabelTable:
-    """The label table, if it has exactly the model's classes (both are sorted)."""
+def _labels_for(model: TableModel, paths: Paths, key: list[str]) -> LabelTable:
+    """The label file with exactly the model's classes; other columns of a wide one are left out."""
+    wide = set(model.classes) <= set(Source(paths, as_text=key).schema.names)
+    labels = read_labels(paths, key, model.classes if wide else None)
     if unknown := [label for label in labels.classes if label not in model.classes]:
         raise ValueError(
             f"{labels.source} has the class {unknown[0]!r}, which the model does not know; "
@@ -162,16 +166,19 @@ def _added(classes: Sequence[str]) -> list[str]:
     return [LABEL, *(f"p_{label}" for label in classes)]
 
 
-@contextmanager
-def _writer(out: Path, source: Source, kept: list[str], classes: Sequence[str]) -> Iterator[Any]:
-    """A function that writes rows; the file is there when the block ends without an error."""
-    kind = out.suffix.lower()
-    if kind not in _KINDS:
+def _check_out(out: Path, source: Source) -> None:
+    if out.suffix.lower() not in _KINDS:
         raise ValueError(f"{out} is of an unknown kind; .parquet, .csv or .tsv is expected.")
     if out.is_dir():
         raise ValueError(f"{out} is a folder; name a file for the output.")
     if any(out.exists() and file.samefile(out) for file in source.files):
         raise ValueError(f"{out} is the input itself; choose another file for the output.")
+
+
+@contextmanager
+def _writer(out: Path, source: Source, kept: list[str], classes: Sequence[str]) -> Iterator[Any]:
+    """A function that writes rows; the file is there when the block ends without an error."""
+    kind = out.suffix.lower()
     types = [source.schema.field(name) for name in kept]
     schema = pa.schema(
         [*types, pa.field(LABEL, pa.string())]

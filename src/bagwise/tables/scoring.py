@@ -51,7 +51,7 @@ class Scores:
 
 def evaluate_table(model: TableModel, data: Paths, target: str, progress: bool = False) -> Scores:
     """Compare predictions with the column `target`."""
-    source = Source(data, typed=False, as_text=[target])
+    source = Source(data, typed=False)
     source.require([target, *model.columns.names])
     surprises = Surprises()
     known = pa.array(model.classes, pa.string())
