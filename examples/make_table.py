@@ -3,7 +3,7 @@
 python examples/make_table.py breast_cancer --out data/
 
 rows.csv has a row for each instance, with the bag it is in and no label; bags.csv has the number of
-each label in each bag, which is all that is known; test.csv has further rows with their label.
+each label in each bag, which is all that is known; test.csv has further rows with their true label.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
     classes = sorted(set(names))
     known = [[b, *(counts[b, label] for label in classes)] for b in sorted(set(bags))]
     write("bags.csv", ["ward", *classes], known)
-    write("test.csv", [*columns, "label"], [[*source.data[i].tolist(), names[i]] for i in test])
+    write("test.csv", [*columns, "truth"], [[*source.data[i].tolist(), names[i]] for i in test])
     print(
         f"{len(train)} rows in {len(known)} bags, and {len(test)} rows for testing: {options.out}"
     )

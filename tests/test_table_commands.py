@@ -282,6 +282,8 @@ def test_mistakes_at_fit_end_with_code_two(
         (("--features", "weight"), "'weight'"),
         (("--categorical", "weight"), "'weight'"),
         (("--exclude", "blood,smoker,group"), "no column is left"),
+        (("--exclude", "bloood"), "'bloood'"),
+        (("--features", "ward,blood"), "'ward' is both"),
         (("--classes", "healthy,dead"), "'dead'"),
         (("--model", "tree"), "'tree'"),
         (("--method", "magic"), "'magic'"),
@@ -345,10 +347,51 @@ def test_mistakes_at_predict_end_with_code_two(
     assert files(table) == before
 
 
+def test_the_label_file_is_not_overwritten_and_no_empty_folder_is_left(table: Path) -> None:
+    before = files(table)
+    labels = table / "bags.csv"
+    arguments = ("label", table / "m", table / "rows.csv", *BAGS, labels, "--out")
+    assert "an input itself" in refused(*arguments, labels)
+    (table / "new.csv").write_text("blood,smoker,group\n1,true,A\nx,true,A\n")
+    before = files(table)
+    refused("predict", table / "m", table / "new.csv", "--out", table / "deep" / "p.csv")
+    assert "inside" in refused("report", table / "m", "--out", table / "m" / "report.html")
+    assert files(table) == before
+    assert "no bag column" in refused(
+        "fit", table / "rows.csv", "--bag", "", "--labels", labels, "--out", table / "x"
+    )
+
+
+def test_a_long_label_file_may_lack_a_class_where_it_labels(made: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "r.csv"
+    rows.write_text("ward,blood,smoker,group\nA,1,true,A\nA,2,false,B\n")
+    labels = tmp_path / "l.csv"
+    labels.write_text("ward,state,n\nA,sick,2\n")
+    out = tmp_path / "o.csv"
+    assert command("label", made / "m", rows, *BAGS, labels, "--out", out)[0] == 0
+    assert pcsv.read_csv(out).column("label").to_pylist() == ["sick", "sick"]
+    wider = tmp_path / "w.csv"
+    wider.write_text("ward,note,healthy,sick\nA,hello,1,1\n")
+    assert command("label", made / "m", rows, *BAGS, wider, "--out", out)[0] == 0
+    assert sorted(pcsv.read_csv(out).column("label").to_pylist()) == ["healthy", "sick"]
+
+
+def test_brackets_in_names_are_shown_as_they_are(tmp_path: Path) -> None:
+    rows = "".join(f"B{i % 4},{i % 7},1\n" for i in range(40))
+    (tmp_path / "r.csv").write_text("bag,x [/km],use [km]\n" + rows)
+    labels = "".join(f"B{b},4,6\n" for b in range(4))
+    (tmp_path / "l.csv").write_text("bag,[/yes],[no]\n" + labels)
+    arguments = (tmp_path / "r.csv", "--bag", "bag", "--labels", tmp_path / "l.csv", *QUICK)
+    code, output = command("fit", *arguments, "--out", tmp_path / "m")
+    assert code == 0
+    for name in ("use [km] is left out", "[/yes]", "[no]"):
+        assert name in output
+
+
 def test_an_output_that_is_the_input_or_of_an_unknown_kind_is_refused(table: Path) -> None:
     before = files(table)
     rows = table / "rows.csv"
-    assert "the input itself" in refused("predict", table / "m", rows, "--out", rows)
+    assert "an input itself" in refused("predict", table / "m", rows, "--out", rows)
     assert "unknown kind" in refused("predict", table / "m", rows, "--out", table / "p.xlsx")
     assert files(table) == before
 
@@ -413,11 +456,19 @@ def _wrong_shape(folder: Path) -> None:
         (_edit("columns.json", lambda c: c["columns"][0].update(evil=1)), "columns.json"),
         (_edit("columns.json", lambda c: c.update(columns={})), "columns.json"),
         (_edit("config.json", lambda c: c["params"].update(model="os.system")), "config.json"),
-        (_edit("config.json", lambda c: c.update(classes=["a"])), "model.safetensors"),
+        (_edit("config.json", lambda c: c.update(classes=["a"])), "config.json"),
+        (_edit("config.json", lambda c: c["classes"].append("x")), "model.safetensors"),
         (_edit("config.json", lambda c: c.update(classes_dtype="O0")), "config.json"),
         (_edit("config.json", lambda c: c.update(shape=["x"])), "config.json|columns.json"),
         (_edit("config.json", lambda c: c["params"].update(standardize=True)), "damaged"),
         (_edit("config.json", lambda c: c["params"].update(device="moon")), "moon"),
+        (_edit("config.json", lambda c: c["params"].update(model=["mlp"])), "config.json"),
+        (_edit("config.json", lambda c: c["params"].update(method={})), "config.json"),
+        (_edit("config.json", lambda c: c.update(shape=[10**12])), "config.json"),
+        (_edit("config.json", lambda c: c.update(classes=["a", "a"])), "config.json"),
+        (lambda f: (f / "config.json").write_text("[" * 100_000), "config.json"),
+        (lambda f: (f / "columns.json").write_text("[" * 100_000), "columns.json"),
+        (_edit("columns.json", lambda c: c["columns"][0].update(mean=10**400)), "columns.json"),
     ],
     ids=lambda value: value.replace("|", " ") if isinstance(value, str) else "",
 )

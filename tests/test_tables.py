@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from scipy.special import softmax
-from scipy.stats import multinomial
+from scipy.stats import binom, kstest, multinomial
 
 from bagwise import Bags, LLPClassifier, read_bags
-from bagwise.tables.assessment import assess, baseline_log_likelihoods, surprising_bags
+from bagwise.tables.assessment import (
+    assess,
+    baseline_log_likelihoods,
+    count_levels,
+    surprising_bags,
+)
 from bagwise.tables.columns import ColumnLearner, Columns, Surprises
 from bagwise.tables.labels import read_labels
 from bagwise.tables.scoring import calibration_error
@@ -56,7 +62,7 @@ def test_text_files_are_read_whatever_stands_between_columns(
     table = pa.Table.from_batches(source.batches())
     assert table.column("id").to_pylist() == ["007", "008"]
     assert table.column("note").to_pylist() == ["a\nb", "c"]
-    assert table.column("x").to_pylist() == ([1.5, None] if typed else ["1.5", None])
+    assert table.column("x").to_pylist() == ([1.5, None] if typed else ["1.5", ""])
 
 
 def test_several_files_are_one_table_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -80,6 +86,36 @@ def test_a_number_that_comes_late_does_not_change_what_a_column_is(tmp_path: Pat
     source = Source(path)
     assert source.schema.field("x").type == pa.float64()
     assert source.rows == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["x,y\n1,2\n", "x\n1\n"], "1.csv has no column 'y', which .*0.csv has"),
+        (["x\n1\n", "x,y\n1,2\n"], "0.csv has no column 'y', which .*1.csv has"),
+        (["x\n1\n", "x\na\n"], "do not agree on what the column 'x' holds"),
+        (["x,x\n1,2\n"], "more than one column 'x'"),
+        ([b"x,y\n\xe9,1\n"], "0.csv cannot be read: column 'x' is not UTF-8"),
+        ([b"\xe9,y\n1,1\n"], "0.csv cannot be read"),
+        (["\n\n"], "0.csv"),
+    ],
+    ids=str,
+)
+def test_files_that_cannot_be_one_table_are_named(
+    tmp_path: Path, texts: list[str | bytes], message: str
+) -> None:
+    for i, text in enumerate(texts):
+        content = text if isinstance(text, bytes) else text.encode()
+        (tmp_path / f"{i}.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        Source(tmp_path / "*.csv")
+
+
+def test_files_may_have_their_columns_in_another_order(tmp_path: Path) -> None:
+    write(tmp_path / "0.csv", '"a; b";y\n1;2\n')
+    write(tmp_path / "1.csv", '\ny;"a; b"\n4;3.5\n')
+    table = [batch.to_pydict() for batch in Source(tmp_path / "*.csv").batches()]
+    assert table == [{"a; b": [1], "y": [2]}, {"a; b": [3.5], "y": [4]}]
 
 
 def test_compressed_csv_is_read(tmp_path: Path) -> None:
@@ -165,6 +201,64 @@ def test_rare_categories_share_a_column_and_identifiers_are_left_out() -> None:
     assert X.tolist() == [[0, 1, 0], [0, 0, 1]]
 
 
+def test_times_with_a_zone_are_the_same_as_text_and_typed(tmp_path: Path) -> None:
+    stamps = ["2024-05-01T10:00:00Z", "2024-05-02T10:00:00+02:00", "2024-05-03T10:00:00Z"]
+    path = write(tmp_path / "a.csv", "t\n" + "\n".join(stamps) + "\n")
+    typed = Source(path)
+    learner = ColumnLearner(typed.schema)
+    for batch in typed.batches():
+        learner.update(batch)
+    columns = learner.finish()
+    assert columns.columns[0].kind == "date"
+    (text,), (known,) = Source(path, typed=False).batches(), typed.batches()
+    np.testing.assert_array_equal(columns.encode(text), columns.encode(known))
+
+
+def test_categories_of_numbers_are_the_same_in_fit_and_predict(tmp_path: Path) -> None:
+    rows = write(tmp_path / "r.csv", "bag,zip\n" + "A,01\nA,1.0\nB,True\nB,NA\n" * 20)
+    labels = write(tmp_path / "l.csv", "bag,no,yes\nA,20,20\nB,20,20\n")
+    columns = read_bags(rows, "bag", labels, categorical="zip").columns
+    assert columns.columns[0].categories == ("01", "1.0", "NA", "True")
+    surprises = Surprises()
+    for batch in Source(rows, typed=False).batches():
+        assert (columns.encode(batch, 0, surprises).sum(axis=1) == 1).all()
+    assert not surprises.lines()
+
+
+def test_na_is_a_name_for_a_bag_and_no_number(tmp_path: Path) -> None:
+    rows = write(tmp_path / "r.csv", "country,x\nNA,1\nNA,NA\nDE,3\n")
+    labels = write(tmp_path / "l.csv", "country,no,yes\nNA,1,1\nDE,0,1\n")
+    table = read_bags(rows, "country", labels)
+    assert table.bags.tolist() == ["NA", "NA", "DE"]
+    assert table.columns.encoded_names == ["x", "x=(missing)"]
+
+
+def test_extreme_values_stay_finite_or_are_named() -> None:
+    columns = learn({"x": [1.0, 2.0, 3.0]})
+    new = pa.RecordBatch.from_pydict({"x": [1e300, -1e300]})
+    assert columns.encode(new).tolist() == [[1e4], [-1e4]]
+    with pytest.raises(ValueError, match="'x' has values too large"):
+        learn({"x": [1e300, -1e300]})
+
+
+def test_columns_named_wrongly_are_an_error() -> None:
+    with pytest.raises(ValueError, match="no column 'agee'"):
+        learn({"age": [1.0, 2.0], "b": [1.0, 2.0]}, exclude=["agee"])
+    with pytest.raises(ValueError, match="'age' is both"):
+        learn({"age": [1.0, 2.0], "b": [1.0, 2.0]}, features=["age"], exclude=["age"])
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [(["old"], "numbers.*'old'"), (["unknown"] * 9, "numbers.*'unknown'")],
+)
+def test_text_among_numbers_is_named_also_for_a_chosen_feature(bad: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        learn({"f": [*(str(i) for i in range(50)), *bad]}, features=["f"])
+    with pytest.raises(ValueError, match=r"decimal commas \('0,5'\)"):
+        learn({"f": [f"{i},5" for i in range(50)]})
+
+
 def test_large_values_with_small_differences_keep_them() -> None:
     table = {"t": [1.7e9 + i for i in range(5)]}
     X = learn(table).encode(pa.RecordBatch.from_pydict(table))
@@ -182,7 +276,8 @@ def test_text_among_numbers_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value"), [("boolean", "perhaps"), ("date", "yesterday"), ("date", 5)]
+    ("kind", "value"),
+    [("boolean", "perhaps"), ("boolean", 5), ("date", "yesterday"), ("date", 5)],
 )
 def test_what_is_no_boolean_or_date_is_named(kind: str, value: Any) -> None:
     good = {"boolean": [True, False], "date": [datetime.date(2000, 1, d) for d in (1, 2)]}[kind]
@@ -197,9 +292,15 @@ def test_what_is_no_boolean_or_date_is_named(kind: str, value: Any) -> None:
 def test_wide_and_long_label_files_say_the_same(tmp_path: Path) -> None:
     wide = write(tmp_path / "w.csv", "bag,yes,no\n01,3,0\n02,1,1\n")
     long = write(tmp_path / "l.csv", "bag,vote,n\n01,yes,3\n02,yes,1\n02,no,1\n")
+    swapped = write(tmp_path / "s.csv", "bag,n,vote\n01,3,yes\n02,1,yes\n02,1,no\n")
     numbered = write(tmp_path / "n.csv", "bag,vote,n\n01,1,3\n01,0,0\n02,1,1\n02,0,1\n")
     expected = [[0, 3], [1, 1]]
-    for path, classes in ((wide, ["no", "yes"]), (long, ["no", "yes"]), (numbered, ["0", "1"])):
+    for path, classes in (
+        (wide, ["no", "yes"]),
+        (long, ["no", "yes"]),
+        (swapped, ["no", "yes"]),
+        (numbered, ["0", "1"]),
+    ):
         labels = read_labels(path, ["bag"])
         assert (labels.ids, labels.classes) == (["01", "02"], classes)
         assert labels.numbers.tolist() == expected
@@ -307,6 +408,38 @@ def test_assessment_of_a_model_that_knows_the_labels_and_of_one_that_does_not() 
     json.dumps([blind, knowing])
 
 
+def test_levels_of_counts_are_those_of_the_binomial_and_of_enumeration() -> None:
+    n, p = np.array([3, 0, 10]), 0.3
+    log_probs = torch.log(torch.tensor([[p, 1 - p]] * 30, dtype=torch.float64))
+    bags = Bags([10] * 3, np.stack([n, 10 - n], axis=1))
+    V = np.random.default_rng(0).random((3, 2))
+    expected = binom.cdf(n - 1, 10, p) + V[:, 0] * binom.pmf(n, 10, p)
+    np.testing.assert_allclose(count_levels(log_probs, bags)[:, 0], expected)
+    q = np.array([0.1, 0.6, 0.8])
+    log_probs = torch.log(torch.tensor(np.stack([q, 1 - q], axis=1)))
+    outcomes = np.array(list(itertools.product([0, 1], repeat=3)))
+    chances = np.where(outcomes, q, 1 - q).prod(axis=1)
+    sums = outcomes.sum(axis=1)
+    level = count_levels(log_probs, Bags([3], [[2, 1]]))[0, 0]
+    exact = chances[sums < 2].sum() + V[0, 0] * chances[sums == 2].sum()
+    assert level == pytest.approx(exact)
+
+
+@pytest.mark.parametrize("size", [1, 2, 20, 200])
+def test_coverage_of_a_model_that_is_right_is_what_it_says(size: int) -> None:
+    rng = np.random.default_rng(size)
+    B = 40_000 // size if size < 20 else 600
+    logits = rng.normal(size=(B * size, 3)) + np.array([0, 0, -4])  # the third class is rare
+    labels = (softmax(logits, axis=1).cumsum(axis=1) < rng.random((B * size, 1))).sum(axis=1)
+    bags = Bags.from_labels(labels, [size] * B, n_classes=3)
+    levels = count_levels(log_probabilities(logits), bags)
+    for c in range(3):
+        assert kstest(levels[:, c], "uniform").pvalue > 1e-3
+    certain = log_probabilities(1e3 * np.eye(2)[[0, 0, 0, 0]])
+    wrong = assess(certain, Bags([4], [[1, 3]]), np.array(["a"]), np.array([0.5, 0.5]))
+    assert set(wrong["coverage"].values()) == {0.0}
+
+
 def test_wrong_counts_are_the_most_surprising() -> None:
     rng = np.random.default_rng(1)
     logits = 3 * rng.normal(size=(400, 2))
@@ -327,6 +460,9 @@ def test_every_bag_is_held_out_once_in_small_tables_and_a_tenth_in_large_ones() 
         assert not set(kept) & set(held_out)
     ((kept, held_out),) = splits_of(Bags([1000] * 100, [[400, 600]] * 100), seed=0)
     assert (len(kept), len(held_out)) == (90, 10)
+    assert len(splits_of(Bags([10_000] * 10, [[4000, 6000]] * 10), seed=0)) == 5
+    ((kept, held_out),) = splits_of(Bags([60_000] * 40, [[1, 59_999]] * 40), seed=0)
+    assert (len(kept), len(held_out)) == (32, 8)
 
 
 def test_calibration_error_of_bins() -> None:

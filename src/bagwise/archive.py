@@ -28,6 +28,7 @@ CONFIG = "config.json"
 TENSORS = "model.safetensors"
 COLUMNS = "columns.json"
 FIT = "fit.json"
+MOST_FEATURES = 10_000_000  # a larger shape is a damaged file, and must not allocate memory
 FORMAT = 1
 
 
@@ -174,7 +175,7 @@ def _read_config(path: Path) -> dict[str, Any]:
     try:
         config = json.loads(path.read_text())
         version = config["format"]
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged or was not written by Bagwise ({error}).") from error
     if version != FORMAT:
         raise ValueError(
@@ -195,9 +196,14 @@ def _read_config(path: Path) -> dict[str, Any]:
     for name, kind in expected.items():
         if not isinstance(config.get(name), kind):
             raise ValueError(f"{path} is damaged: {name} is {config.get(name)!r}.")
-    if not all(isinstance(size, int) and size > 0 for size in config["shape"]):
+    if not all(isinstance(size, int) and 0 < size <= MOST_FEATURES for size in config["shape"]):
         raise ValueError(f"{path} is damaged: shape is {config['shape']!r}.")
     params = config["params"]
+    for name in ("model", "method"):
+        if not isinstance(params.get(name), str | None):
+            raise ValueError(f"{path} is damaged: {name} is {params[name]!r}.")
+    if len({str(label) for label in config["classes"]}) < max(len(config["classes"]), 2):
+        raise ValueError(f"{path} is damaged: classes is {config['classes']!r}.")
     if params.get("model") is not None and params["model"] not in MODELS:
         raise ValueError(f"{path} names the model {params['model']!r}, which does not exist.")
     if params.get("method") not in METHODS:

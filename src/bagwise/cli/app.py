@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -19,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-console = Console()
+console = Console(markup=False)  # names from files may have brackets in them
 
 TABLES = "From a table to predictions"
 EXPERIMENTS = "The paper's experiments"
@@ -27,9 +28,13 @@ EXPERIMENTS = "The paper's experiments"
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """A user's mistake is a message and exit code 2, never a traceback."""
+    """A user's mistake is a message and exit code 2, never a traceback; a warning is a note."""
     try:
-        yield
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.simplefilter("always", UserWarning)
+            yield
+        for warning in noted:
+            typer.echo(f"Note: {warning.message}", err=True)
     except (ValueError, OSError, DivergedError) as error:
         typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(2) from error

@@ -32,6 +32,8 @@ def report(
             raise ValueError(f"there is no folder {folder}; give a model or the runs of a sweep.")
         if out.is_dir():
             raise ValueError(f"{out} is a folder; name a file for the page.")
+        if out.resolve().is_relative_to(folder.resolve()):
+            raise ValueError(f"{out} is inside {folder}; choose another place for the page.")
         if (folder / CONFIG).exists():
             content = model_report(TableModel.load(folder))
         else:

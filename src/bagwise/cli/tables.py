@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.table import Table
 
@@ -22,6 +24,7 @@ from bagwise.tables.predicting import label_table, predict_table
 from bagwise.tables.scoring import Scores, evaluate_table
 from bagwise.tables.source import columns_of
 
+MOST_SHOWN = 15  # classes in a square table of confusions
 _METHODS = ", ".join(name for name in METHODS if name != "supervised")
 
 
@@ -112,6 +115,7 @@ def fit(
     """
     with user_errors():
         refuse_other_things(out)
+        _refuse_closed_folder(out)
         fitted = fit_table(
             data,
             bag,
@@ -200,6 +204,13 @@ def evaluate(
     _show_surprises(scores.surprises)
 
 
+def _refuse_closed_folder(out: Path) -> None:
+    """Better at once than when the work is done."""
+    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    if not os.access(parent, os.W_OK):
+        raise ValueError(f"{out} cannot be written: Permission denied in {parent}.")
+
+
 def _names(keep: str | None) -> list[str] | None:
     return None if keep is None else columns_of(keep)
 
@@ -279,6 +290,9 @@ def _show_scores(scores: Scores) -> None:
     for name, support, *shares in zip(scores.classes, *numbers, strict=True):
         table.add_row(name, f"{support:,}", *(f"{share:.1%}" for share in shares))
     console.print(table)
+    if len(scores.classes) > MOST_SHOWN:
+        _show_confusions(scores)
+        return
     confusion = Table(title="Rows by true (down) and predicted class (across)")
     confusion.add_column("")
     for name in scores.classes:
@@ -286,3 +300,16 @@ def _show_scores(scores: Scores) -> None:
     for name, row in zip(scores.classes, scores.confusion.tolist(), strict=True):
         confusion.add_row(name, *(f"{n:,}" for n in row))
     console.print(confusion)
+
+
+def _show_confusions(scores: Scores) -> None:
+    """The most frequent mistakes, where there are too many classes for a square table."""
+    mistakes = scores.confusion - np.diag(np.diag(scores.confusion))
+    table = Table(title="Most frequent confusions")
+    for name in ("true", "predicted", "rows"):
+        table.add_column(name, justify="right" if name == "rows" else "left")
+    for place in np.argsort(-mistakes, axis=None, kind="stable")[:MOST_SHOWN]:
+        true, predicted = np.unravel_index(place, mistakes.shape)
+        if n := mistakes[true, predicted]:
+            table.add_row(scores.classes[true], scores.classes[predicted], f"{n:,}")
+    console.print(table)

@@ -56,5 +56,5 @@ class SweepDisplay:
         """A run has ended, well or with an error."""
         self._failed += error is not None
         if error is not None and self._show:
-            self._console.print(f"[red]failed[/red] {run.name}: {error}", highlight=False)
+            self._console.print(f"failed {run.name}: {error}", markup=False, highlight=False)
         self._bar.update(self._task, advance=1, failed=self._failed, last=run.name)

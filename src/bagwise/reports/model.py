@@ -17,7 +17,7 @@ def model_report(model: TableModel) -> str:
     """One HTML page about what was fitted, how well, and what to look at."""
     try:
         return _report(model.facts, model.columns)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         raise ValueError(
             f"fit.json of the model folder is damaged ({type(error).__name__}: {error}); "
             "fit the model again."
@@ -138,8 +138,8 @@ def _calibration(classes: list[str], shown: list[int], held_out: dict[str, Any])
         paragraph(
             "Bags are put into ten groups by their predicted proportion of a class; a calibrated "
             "model is on the line. The table says how many of the bags' counts lie within the "
-            "model's intervals: far fewer than the name of the interval says, and the model is "
-            "surer than it should be."
+            "model's intervals: if they are far fewer than the name of the interval says, the "
+            "model is surer than it should be."
         ),
         picture(
             charts.calibration(classes, shown, held_out["calibration"]),
@@ -216,4 +216,8 @@ def _tried(facts: dict[str, Any]) -> list[str]:
         [model, f"{lr:g}", str(epochs), f"{loss:.4f}"] for model, lr, epochs, loss in facts["tried"]
     ]
     header = ["model", "learning rate", "epochs", "held-out loss per row"]
-    return [paragraph(how), table(header, rows)]
+    again = (
+        "The same held-out bags also give the figures above, which are a little too good for it; "
+        "the fewer the bags, the more."
+    )
+    return [paragraph(how), paragraph(again, "note"), table(header, rows)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import warnings
 from collections.abc import Sequence
 from html import escape
 from typing import TYPE_CHECKING
@@ -92,7 +93,8 @@ def picture(figure: Figure, description: str) -> str:
     import matplotlib.pyplot as plt
 
     content = io.BytesIO()
-    with mpl.rc_context({"svg.hashsalt": "bagwise"}):
+    with mpl.rc_context({"svg.hashsalt": "bagwise"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # a class's name in another script
         figure.savefig(content, format="svg", metadata={"Date": None})
     plt.close(figure)
     return image(content.getvalue(), "image/svg+xml", description)

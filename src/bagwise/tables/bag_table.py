@@ -102,14 +102,14 @@ def read_bags(
     >>> X.shape, bags.tolist(), proportions["A"]
     ((3, 1), ['A', 'A', 'B'], {'no': 1, 'yes': 1})
     """
-    key = columns_of(bag)
+    key, categories = columns_of(bag), columns_of(categorical)
     found = gather(
-        Source(data, as_text=key),
+        Source(data, as_text=[*key, *categories]),
         key,
         read_labels(labels, key, columns_of(classes) or None),
         features=columns_of(features),
         exclude=columns_of(exclude),
-        categorical=columns_of(categorical),
+        categorical=categories,
         labels_are=labels_are,
         skip_unmatched=skip_unmatched,
     )
@@ -141,8 +141,6 @@ def gather(
 
     With `columns`, these are used and nothing is learnt about the columns.
     """
-    if not key:
-        raise ValueError("no bag column is given; name the column that says which bag a row is in.")
     source.require(key)
     learner = None
     if columns is None:

@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bagwise.tables.values import category_texts, numbers_of
+from bagwise.tables.values import category_texts, is_text, numbers_of
 
 FORMAT = 1
+_FAR = 1e4  # standard deviations: farther values are taken to be so far
 Kind = Literal["numeric", "boolean", "date", "category"]
 KINDS: tuple[Kind, ...] = ("numeric", "boolean", "date", "category")
 Inputs = npt.NDArray[np.float32]
@@ -125,7 +126,8 @@ class Columns:
                 numbers = numbers_of(values, column.kind, column.name, first_row)
                 missing = np.isnan(numbers)
                 if column.std > 0:
-                    part[:, 0] = np.where(missing, 0, (numbers - column.mean) / column.std)
+                    standard = np.clip((numbers - column.mean) / column.std, -_FAR, _FAR)
+                    part[:, 0] = np.where(missing, 0, standard)
             if column.missing:
                 part[:, -1] = missing
             else:
@@ -205,9 +207,11 @@ class ColumnLearner:
         categorical: Iterable[str] = (),
     ) -> None:
         wanted, unwanted, categorical = list(features), set(exclude), set(categorical)
-        for name in [*wanted, *categorical]:
+        for name in [*wanted, *unwanted, *categorical]:
             if name not in schema.names:
                 raise ValueError(f"there is no column {name!r}; there are {schema.names}.")
+            if name in unwanted and name in {*wanted, *categorical}:
+                raise ValueError(f"{name!r} is both a feature and excluded, or the bag itself.")
         self.left_out: dict[str, str] = {}
         self._learners: dict[str, _Numbers | _Categories] = {}
         for name in wanted or schema.names:
@@ -220,7 +224,7 @@ class ColumnLearner:
                     raise ValueError(f"the column {name!r} is {why}, which cannot be a feature.")
                 self.left_out[name] = why
             elif kind == "category":
-                self._learners[name] = _Categories(name, forced=name in {*wanted, *categorical})
+                self._learners[name] = _Categories(name, name in wanted, name in categorical)
             else:
                 self._learners[name] = _Numbers(name, kind)
 
@@ -258,7 +262,7 @@ def _kind(kind: pa.DataType) -> Kind | None:
         return "numeric"
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return "date"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if is_text(kind):
         return "category"
     return None
 
@@ -278,15 +282,20 @@ class _Numbers:
         if not len(known):
             return
         n = self.n + len(known)
-        step = float(known.mean()) - self.mean
-        self.squares += float(((known - known.mean()) ** 2).sum())
-        self.squares += step**2 * self.n * len(known) / n
-        self.mean += step * len(known) / n
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = float(known.mean()) - self.mean
+            self.squares += float(((known - known.mean()) ** 2).sum())
+            self.squares += step * step * self.n * len(known) / n
+            self.mean += step * len(known) / n
         self.n = n
 
     def finish(self) -> Column | str:
         if not self.n:
             return "no row has a value"
+        if not math.isfinite(self.squares):
+            raise ValueError(
+                f"the column {self.name!r} has values too large to compute with; empty them."
+            )
         std = math.sqrt(self.squares / self.n)
         if std <= 1e-13 * abs(self.mean):  # rounding errors
             std = 0.0
@@ -301,8 +310,8 @@ class _Categories:
     MOST = 50  # columns for one column
     TRACKED = 20_000  # different values counted
 
-    def __init__(self, name: str, forced: bool) -> None:
-        self.name, self.forced = name, forced
+    def __init__(self, name: str, wanted: bool, categorical: bool) -> None:
+        self.name, self.wanted, self.categorical = name, wanted, categorical
         self.counts: Counter[str] = Counter()
         self.n = self.missing = 0
         self.overflow = False
@@ -320,9 +329,10 @@ class _Categories:
     def finish(self) -> Column | str:
         if not self.counts:
             return "no row has a value"
-        if not self.forced:
-            self._refuse_text_among_numbers()
-            if self.overflow or (self.n >= 20 and len(self.counts) > 0.5 * self.n):
+        if not self.categorical:
+            self._refuse_numbers()
+            many = self.overflow or (self.n >= 20 and len(self.counts) > 0.5 * self.n)
+            if many and not self.wanted:
                 return "almost every row has another text"
         if len(self.counts) == 1 and not self.missing:
             return f"always {next(iter(self.counts))!r}"
@@ -337,11 +347,19 @@ class _Categories:
             other=other,
         )
 
-    def _refuse_text_among_numbers(self) -> None:
-        """A column of numbers with a few texts in it is a mistake, not fifty categories."""
-        texts = {text: n for text, n in self.counts.items() if not _is_number(text)}
+    def _refuse_numbers(self) -> None:
+        """A column of numbers with some texts in it is a mistake, not fifty categories."""
+        if len(self.counts) <= 10:
+            return
         rows = sum(self.counts.values())
-        if texts and sum(texts.values()) <= 0.1 * rows and len(self.counts) > 10:
+        texts = {text: n for text, n in self.counts.items() if not _is_number(text)}
+        commas = [text for text in texts if _is_number(text.replace(",", ".", 1))]
+        if sum(texts[text] for text in commas) >= 0.5 * rows:
+            raise ValueError(
+                f"the column {self.name!r} holds numbers with decimal commas ({commas[0]!r}); "
+                f"write them with points, or leave the column out with --exclude {self.name}."
+            )
+        if texts and sum(texts.values()) <= 0.5 * rows:
             shown = ", ".join(repr(text) for text in list(texts)[:3])
             raise ValueError(
                 f"the column {self.name!r} holds numbers, but in {sum(texts.values())} rows text "

@@ -81,19 +81,21 @@ def fit_table(
     """
     started = time.perf_counter()
     candidates = _candidates(model, lr)
-    key = columns_of(bag)
-    source = Source(data, as_text=key)
+    key, categories = columns_of(bag), columns_of(categorical)
+    known = read_labels(labels, key, columns_of(classes) or None)
+    source = Source(data, as_text=[*key, *categories])
     table = gather(
         source,
         key,
-        read_labels(labels, key, columns_of(classes) or None),
+        known,
         features=columns_of(features),
         exclude=columns_of(exclude),
-        categorical=columns_of(categorical),
+        categorical=categories,
         labels_are=labels_are,
         skip_unmatched=skip_unmatched,
         progress=progress,
     )
+    source.forget()
     if len(table.bags) < 2:
         raise ValueError("there is only one bag; at least two with different counts are needed.")
     base = LLPClassifier(
@@ -183,7 +185,9 @@ def _fit_most(
 
 
 def _shares_of_training(table: GatheredBags, held_out: IntArray, cross_validated: bool) -> Any:
-    """The baseline: the overall share of each class, of the bags that are not held out."""
+    """The baseline: the overall share of each class; cross-validated of all bags, else of those
+    that are not held out.
+    """
     counts = table.bags.counts.sum(axis=0)
     if not cross_validated:
         counts = counts - table.bags.counts[held_out].sum(axis=0)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from bagwise.bags import FloatArray
 from bagwise.tables.source import Paths, Source
-from bagwise.tables.values import category_texts, numbers_of
+from bagwise.tables.values import category_texts, is_text, numbers_of
 
 JOINT = " / "  # between the parts of a bag's name, where it has several
 
@@ -25,12 +25,14 @@ class LabelTable:
         classes: the class labels, sorted.
         numbers: (B, C) as they stand there, counts or proportions.
         source: where they come from, for messages.
+        long: whether a class that does not occur simply has no row there.
     """
 
     ids: list[str]
     classes: list[str]
     numbers: FloatArray
     source: str
+    long: bool = False
 
 
 def bag_ids(batch: pa.RecordBatch | pa.Table, key: Sequence[str]) -> pa.Array:
@@ -65,10 +67,13 @@ def read_labels(
         key: names of the bag's columns.
         classes: the class columns to use of a wide file; all but the bag's if not given.
     """
+    if not key:
+        raise ValueError("no bag column is given; name the column that says which bag a row is in.")
     source = Source(paths, as_text=key)
     name = str(source.files[0])
     source.require(key)
-    table = pa.Table.from_batches(source.batches(), schema=source.schema)
+    batches = (pa.Table.from_batches([batch]).cast(source.schema) for batch in source.batches())
+    table = pa.concat_tables([source.schema.empty_table(), *batches])
     if not table.num_rows:
         raise ValueError(f"{name} has no rows; one for each bag is expected.")
     ids = bag_ids(table, key)
@@ -84,17 +89,22 @@ def read_labels(
     rows_of_bags = {entry["values"]: entry["counts"] for entry in ids.value_counts().to_pylist()}
     repeated = [key for key, rows in rows_of_bags.items() if rows > 1]
     # Classes may be numbers; but a wide file in which a bag or two occur twice is a mistake.
-    looks_long = _is_text(table, others[0]) or len(repeated) > 0.5 * len(rows_of_bags)
+    if chosen is None and len(others) == 2 and is_text(table.schema.field(others[1]).type):
+        others.reverse()
+    looks_long = is_text(table.schema.field(others[0]).type) or len(repeated) > 0.5 * len(
+        rows_of_bags
+    )
     if chosen is None and len(others) == 2 and looks_long:
         return _long(table, ids, others, name)
     if repeated:
         twice = repeated[0]
         raise ValueError(f"{name} has more than one row for bag {twice!r}; one is expected.")
     for column in others:
-        if _is_text(table, column):
+        if is_text(table.schema.field(column).type):
+            hint = "Mend it." if chosen else "Name the class columns with --classes, or mend it."
             raise ValueError(
                 f"the column {column!r} of {name} holds text; numbers are expected in class "
-                "columns. Name the class columns with --classes, or mend it."
+                f"columns. {hint}"
             )
     columns = [_numbers(table, column, name) for column in others]
     order = np.argsort(others)
@@ -118,7 +128,7 @@ def _long(table: pa.Table, ids: pa.Array, columns: list[str], name: str) -> Labe
         if not np.isnan(numbers[place]):
             raise ValueError(f"{name} has class {label!r} of bag {key!r} twice; once is expected.")
         numbers[place] = value
-    return LabelTable(found, labels, np.nan_to_num(numbers, nan=0.0), name)
+    return LabelTable(found, labels, np.nan_to_num(numbers, nan=0.0), name, long=True)
 
 
 def _numbers(table: pa.Table, column: str, name: str) -> FloatArray:
@@ -130,10 +140,3 @@ def _numbers(table: pa.Table, column: str, name: str) -> FloatArray:
             "a count or a proportion is expected, 0 if there are none."
         )
     return numbers
-
-
-def _is_text(table: pa.Table, column: str) -> bool:
-    kind = table.schema.field(column).type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

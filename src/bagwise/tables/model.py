@@ -57,7 +57,7 @@ class TableModel:
         found = {name: _read(path / name) for name in (archive.COLUMNS, archive.FIT)}
         try:
             columns = Columns.from_json(found[archive.COLUMNS])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path / archive.COLUMNS} is damaged: {error}.") from error
         width = len(columns.encoded_names)
         if classifier.shape_in_ != (width,):
@@ -76,7 +76,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())
         version = content["format"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged or was not written by Bagwise ({error}).") from error
     if version != FORMAT:
         raise ValueError(

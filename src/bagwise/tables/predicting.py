@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def predict_table(
         The number of rows, and what they had that the training rows had not.
     """
     source = Source(data, typed=False)
-    _check_out(out, source)
+    _check_out(out, source.files)
     source.require(model.columns.names)
     kept = _kept(source, model, keep)
     surprises = Surprises()
@@ -96,7 +97,7 @@ def label_table(
         The number of rows, and what they had that the training rows had not.
     """
     source = Source(data, typed=False)
-    _check_out(out, source)
+    _check_out(out, [*source.files, *Source(labels).files])
     source.require([*key, *model.columns.names])
     kept = _kept(source, model, keep)
     table = gather(
@@ -139,12 +140,15 @@ def _labels_for(model: TableModel, paths: Paths, key: list[str]) -> LabelTable:
             f"{labels.source} has the class {unknown[0]!r}, which the model does not know; "
             f"it knows {', '.join(model.classes)}."
         )
-    if missing := [label for label in model.classes if label not in labels.classes]:
+    missing = [label for label in model.classes if label not in labels.classes]
+    if missing and not labels.long:
         raise ValueError(
             f"{labels.source} has no column for the class {missing[0]!r}; the model knows "
             f"{', '.join(model.classes)}."
         )
-    return labels
+    numbers = np.zeros((len(labels.ids), len(model.classes)))
+    numbers[:, [model.classes.index(label) for label in labels.classes]] = labels.numbers
+    return replace(labels, classes=model.classes, numbers=numbers)
 
 
 def _kept(source: Source, model: TableModel, keep: Sequence[str] | None) -> list[str]:
@@ -166,13 +170,13 @@ def _added(classes: Sequence[str]) -> list[str]:
     return [LABEL, *(f"p_{label}" for label in classes)]
 
 
-def _check_out(out: Path, source: Source) -> None:
+def _check_out(out: Path, inputs: list[Path]) -> None:
     if out.suffix.lower() not in _KINDS:
         raise ValueError(f"{out} is of an unknown kind; .parquet, .csv or .tsv is expected.")
     if out.is_dir():
         raise ValueError(f"{out} is a folder; name a file for the output.")
-    if any(out.exists() and file.samefile(out) for file in source.files):
-        raise ValueError(f"{out} is the input itself; choose another file for the output.")
+    if any(out.exists() and file.samefile(out) for file in inputs):
+        raise ValueError(f"{out} is an input itself; choose another file for the output.")
 
 
 @contextmanager
@@ -184,6 +188,14 @@ def _writer(out: Path, source: Source, kept: list[str], classes: Sequence[str]) 
         [*types, pa.field(LABEL, pa.string())]
         + [pa.field(name, pa.float64()) for name in _added(classes)[1:]]
     )
+    if kind in (".csv", ".tsv"):
+        for field in types:
+            if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
+                raise ValueError(
+                    f"the column {field.name!r} is of type {field.type}, which {kind} cannot hold; "
+                    "write .parquet, or choose the columns to copy with --keep."
+                )
+    new_folder = not out.parent.exists()
     out.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
     os.close(handle)
@@ -210,4 +222,6 @@ def _writer(out: Path, source: Source, kept: list[str], classes: Sequence[str]) 
         temporary.replace(out)
     except BaseException:
         temporary.unlink(missing_ok=True)
+        if new_folder:
+            out.parent.rmdir()
         raise

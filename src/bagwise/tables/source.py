@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import glob
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -23,7 +25,7 @@ class Source:
 
     Parquet is read batch by batch. CSV and TSV are too if all of it is read as text (`typed=False`:
     what a column means is known then); to find out the columns' types, the whole of it has to be
-    looked at, and is kept.
+    looked at, and is kept until `forget`.
 
     Args:
         paths: a file, a pattern such as `data/*.parquet`, or several of either.
@@ -31,6 +33,7 @@ class Source:
         as_text: columns of CSV files that are text in any case, so that "007" stays "007".
 
     Attributes:
+        files: that were found.
         schema: names and types of the columns.
         rows: how many there are, or None where only reading them would tell.
     """
@@ -43,23 +46,39 @@ class Source:
         schemas = [self._open(file) for file in self.files]
         self.rows = self._count()
         first = schemas[0]
-        for file, schema in zip(self.files[1:], schemas[1:], strict=True):
-            if missing := sorted(set(first.names) - set(schema.names)):
-                raise ValueError(
-                    f"{file} has no column {_quoted(missing)}, which {self.files[0]} has; "
-                    "all files must have the same columns."
-                )
+        for file, schema in zip(self.files, schemas, strict=True):
+            if not schema.names:
+                raise ValueError(f"{file} has no columns; a header line is expected.")
+            for name in schema.names:
+                if schema.names.count(name) > 1:
+                    raise ValueError(f"{file} has more than one column {name!r}; rename one.")
+            for one, other, names in (
+                (file, self.files[0], set(first.names) - set(schema.names)),
+                (self.files[0], file, set(schema.names) - set(first.names)),
+            ):
+                if names:
+                    raise ValueError(
+                        f"{one} has no column {_quoted(sorted(names))}, which {other} has; "
+                        "all files must have the same columns."
+                    )
+        self.schema = pa.schema(
+            [
+                pa.field(name, self._common_type(name, [s.field(name).type for s in schemas]))
+                for name in first.names
+            ]
+        )
+
+    def _common_type(self, name: str, types: list[pa.DataType]) -> pa.DataType:
+        fields = [pa.schema([pa.field("x", kind)]) for kind in types]
         try:
-            self.schema = pa.unify_schemas(schemas, promote_options="permissive")
-        except pa.ArrowInvalid as error:
+            return pa.unify_schemas(fields, promote_options="permissive").field("x").type
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            if not self._typed:  # every file's values are parsed by themselves
+                return pa.string()
+            kinds = " and ".join(dict.fromkeys(str(kind) for kind in types))
             raise ValueError(
-                f"the files do not agree on what a column holds: {_first_line(error)}."
+                f"the files do not agree on what the column {name!r} holds: {kinds}."
             ) from error
-        if not self.schema.names:
-            raise ValueError(f"{self.files[0]} has no columns; a header line is expected.")
-        for name in self.schema.names:
-            if self.schema.names.count(name) > 1:
-                raise ValueError(f"{self.files[0]} has more than one column {name!r}; rename one.")
 
     def require(self, names: Iterable[str]) -> None:
         """Raise a ValueError that names the columns which are not there."""
@@ -77,8 +96,12 @@ class Source:
                 for batch in self._batches(file, names):
                     if batch.num_rows:
                         yield batch.select(names)
-            except (pa.ArrowInvalid, pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 raise _unreadable(file, error) from error
+
+    def forget(self) -> None:
+        """Free the memory of tables that were read as a whole; the rows cannot be read again."""
+        self._tables.clear()
 
     def _count(self) -> int | None:
         rows = 0
@@ -96,17 +119,25 @@ class Source:
         try:
             if _is_parquet(file):
                 return pq.read_schema(file).remove_metadata()
-            if not self._typed:
+            if self._typed:
+                options = pcsv.ReadOptions(block_size=_BLOCK)
+                convert = pcsv.ConvertOptions(
+                    column_types=dict.fromkeys(self._as_text, pa.string())
+                )
+                self._tables[file] = pcsv.read_csv(file, options, _parsing(file), convert)
+                schema = self._tables[file].schema
+            else:
                 with self._text_reader(file) as reader:
-                    return reader.schema
-            parse = pcsv.ParseOptions(delimiter=_delimiter(file), newlines_in_values=True)
-            convert = pcsv.ConvertOptions(
-                column_types=dict.fromkeys(self._as_text, pa.string()), strings_can_be_null=True
-            )
-            options = pcsv.ReadOptions(block_size=_BLOCK)
-            self._tables[file] = pcsv.read_csv(file, options, parse, convert)
-            return self._tables[file].schema
-        except (pa.ArrowInvalid, pa.ArrowException, OSError, UnicodeDecodeError) as error:
+                    schema = reader.schema
+            for name, kind in zip(schema.names, schema.types, strict=True):
+                if pa.types.is_binary(kind):
+                    raise pa.ArrowInvalid(f"column {name!r} is not UTF-8; save it as UTF-8")
+            return schema
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{file} cannot be read: its header is not UTF-8; save it as UTF-8."
+            ) from error
+        except (pa.ArrowException, OSError) as error:
             raise _unreadable(file, error) from error
 
     def _batches(self, file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -120,25 +151,26 @@ class Source:
                 yield from reader
 
     def _text_reader(self, file: Path) -> pcsv.CSVStreamingReader:
-        delimiter = _delimiter(file)
-        parse = pcsv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+        parse = _parsing(file)
         with pcsv.open_csv(file, parse_options=parse) as reader:
             names = reader.schema.names
-        convert = pcsv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=True
-        )
+        convert = pcsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
         return pcsv.open_csv(file, pcsv.ReadOptions(block_size=_BLOCK), parse, convert)
 
 
 def columns_of(value: str | Iterable[str] | None) -> list[str]:
-    """Column names from a list, or from text with commas between.
+    """Column names from a list, or from text with commas between, quoted where they have commas.
 
     >>> columns_of("state, county")
     ['state', 'county']
+    >>> columns_of('"height, cm",weight')
+    ['height, cm', 'weight']
     """
     if value is None:
         return []
-    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return list(value)
+    (parts,) = csv.reader([value], skipinitialspace=True) if value.strip() else ([],)
     return [part.strip() for part in parts if part.strip()]
 
 
@@ -173,23 +205,21 @@ def _is_parquet(file: Path) -> bool:
     return file.suffix.lower() in _PARQUET
 
 
-def _delimiter(file: Path) -> str:
-    """The character between columns: of those that occur in the header, the most frequent."""
+def _parsing(file: Path) -> pcsv.ParseOptions:
+    """The character between columns is the most frequent in the header, outside of quotes."""
     with pa.input_stream(file) as stream:
         head = stream.read(1 << 16)
-    line = head.split(b"\n", 1)[0].decode(errors="replace")
+    lines = [line for line in head.decode(errors="replace").splitlines() if line.strip()]
+    header = re.sub(r'"[^"]*"', "", lines[0]) if lines else ""
     marks = ("\t", ",", ";", "|") if ".tsv" in file.name.lower() else (",", ";", "\t", "|")
-    return max(marks, key=line.count)
+    return pcsv.ParseOptions(delimiter=max(marks, key=header.count), newlines_in_values=True)
 
 
 def _unreadable(file: Path, error: Exception) -> ValueError:
     if isinstance(error, PermissionError):
         return ValueError(f"{file} may not be read by this user.")
-    return ValueError(f"{file} cannot be read: {_first_line(error)}")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__
+    reason = str(error).strip().split("\n")[0] or type(error).__name__
+    return ValueError(f"{file} cannot be read: {reason}")
 
 
 def _quoted(names: Iterable[str], most: int = 12) -> str:

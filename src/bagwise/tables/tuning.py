@@ -20,10 +20,12 @@ from bagwise.training import DivergedError
 
 RATES = {"linear": (1e-3, 3e-3, 1e-2, 3e-2), "mlp": (3e-4, 1e-3, 3e-3)}
 FOLDS = 5
-CROSS_VALIDATED = 50_000  # instances up to which every bag is held out once
+CROSS_VALIDATED = 50_000  # instances up to which every bag is held out once,
+FEW_BAGS, FEW_BAGS_INSTANCES = 50, 500_000  # and where there are so few bags, up to more
 HELD_OUT = 0.1  # share of the bags otherwise,
 MOST_HELD_OUT = 200_000  # up to so many instances
-PILOT = 100_000  # instances that rates are tried on
+PILOT = 100_000  # instances that rates are tried on,
+PILOT_BAGS = 10  # and bags, at least
 PILOT_EPOCHS = 8
 VISITS = 2e6  # instances that training looks at, in all epochs together
 
@@ -67,12 +69,12 @@ def splits_of(bags: Bags, seed: int) -> list[Split]:
     [3, 3, 2, 2, 2]
     """
     order = np.random.default_rng(seed).permutation(len(bags))
-    if bags.n_instances <= CROSS_VALIDATED:
+    few = len(bags) < FEW_BAGS and bags.n_instances <= FEW_BAGS_INSTANCES
+    if few or bags.n_instances <= CROSS_VALIDATED:
         parts = np.array_split(order, min(FOLDS, len(bags)))
     else:
-        n = max(1, round(HELD_OUT * len(bags)))
-        n = max(1, int((np.cumsum(bags.sizes[order[:n]]) <= MOST_HELD_OUT).sum()))
-        parts = [order[:n]]
+        tenth = order[: max(round(HELD_OUT * len(bags)), 1)]
+        parts = [_up_to(bags, tenth if len(bags) >= FEW_BAGS else order[: -(-len(bags) // FOLDS)])]
     everything = np.arange(len(bags))
     return [(np.setdiff1d(everything, part), np.sort(part)) for part in parts]
 
@@ -163,9 +165,13 @@ def _new(
 
 
 def _smaller(bags: Bags, split: Split) -> Split:
-    """As many of the bags as the pilot needs."""
-    kept, held_out = split
-    order = np.random.default_rng(0).permutation(kept)
-    n = max(1, int((np.cumsum(bags.sizes[order]) <= PILOT).sum()))
-    m = max(1, int((np.cumsum(bags.sizes[held_out]) <= PILOT // 2).sum()))
-    return np.sort(order[:n]), held_out[:m]
+    """As many of the bags as the pilot needs, at random."""
+    rng = np.random.default_rng(0)
+    kept, held_out = (rng.permutation(part) for part in split)
+    return np.sort(_up_to(bags, kept, PILOT)), np.sort(_up_to(bags, held_out, PILOT // 2))
+
+
+def _up_to(bags: Bags, order: IntArray, instances: int = MOST_HELD_OUT) -> IntArray:
+    """The first of these bags, up to so many instances; ten of them at least."""
+    n = int((np.cumsum(bags.sizes[order]) <= instances).sum())
+    return order[: max(n, PILOT_BAGS)]

@@ -11,7 +11,9 @@ import pyarrow.compute as pc
 
 _TRUE = ("true", "yes", "1", "t", "y")
 _FALSE = ("false", "no", "0", "f", "n")
+_MISSING = ("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none")
 _EXPECTED = {"numeric": "a number", "boolean": "true or false", "date": "a date such as 2024-05-31"}
+_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
 def numbers_of(
@@ -19,20 +21,23 @@ def numbers_of(
 ) -> npt.NDArray[np.float64]:
     """Numbers, booleans (0, 1) or dates (days since 1970) as floats, NaN where there is none.
 
-    Text is parsed. What cannot be is a ValueError.
+    Text is parsed; nothing, NA, NaN and null mean that there is no value. What cannot be parsed is
+    a ValueError.
 
-    >>> numbers_of(pa.array(["1.5", None]), "numeric", "age")
+    >>> numbers_of(pa.array(["1.5", "NA"]), "numeric", "age")
     array([1.5, nan])
     >>> numbers_of(pa.array(["2.5", "old"]), "numeric", "age")
     Traceback (most recent call last):
     ValueError: the column 'age' has 'old' in row 2; a number is expected.
     """
     plain = _plain(values)
-    if _is_text(plain.type):
+    if is_text(plain.type):
         plain = pc.utf8_trim_whitespace(plain)
+        missing = pc.is_in(pc.utf8_lower(plain), value_set=pa.array(_MISSING))
+        plain = pc.if_else(missing, None, plain)
     try:
         converted = _convert(plain, kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+    except _ERRORS as error:
         row, value = _first_bad(plain, kind)
         raise ValueError(
             f"the column {name!r} has {value!r} in row {first_row + row + 1}; "
@@ -50,25 +55,42 @@ def _convert(plain: pa.Array, kind: str) -> pa.Array:
     if kind == "numeric":
         return plain.cast(pa.float64(), safe=False)
     if kind == "boolean":
-        if not _is_text(plain.type):
-            return plain.cast(pa.bool_())
-        lower = pc.utf8_lower(plain)
-        true, false = (pc.is_in(lower, value_set=pa.array(words)) for words in (_TRUE, _FALSE))
-        known = pc.or_(pc.or_(true, false), pc.is_null(plain))
+        if pa.types.is_boolean(plain.type):
+            return plain
+        if is_text(plain.type):
+            words = pc.utf8_lower(plain)
+            true, false = (pc.is_in(words, value_set=pa.array(w)) for w in (_TRUE, _FALSE))
+        else:
+            numbers = plain.cast(pa.float64(), safe=False)
+            true, false = pc.equal(numbers, 1.0), pc.equal(numbers, 0.0)
+        known = pc.or_(pc.or_(true, false).fill_null(True), pc.is_null(plain))
         if not pc.all(known).as_py():
             raise pa.ArrowInvalid("neither true nor false")
         return pc.if_else(pc.is_null(plain), None, true)
-    if pa.types.is_integer(plain.type) or pa.types.is_floating(plain.type):
-        raise pa.ArrowInvalid("a number is no date")
-    stamp = plain.cast(pa.timestamp("us"), safe=False)
+    if is_text(plain.type):
+        stamp = _parsed_dates(plain)
+    elif pa.types.is_date(plain.type) or pa.types.is_timestamp(plain.type):
+        stamp = plain.cast(pa.timestamp("us"), safe=False)
+    else:
+        raise pa.ArrowInvalid(f"{plain.type} is no date")
     return pc.divide(stamp.cast(pa.int64()).cast(pa.float64(), safe=False), 86_400e6)
+
+
+def _parsed_dates(texts: pa.Array) -> pa.Array:
+    """ISO dates and times, with or without a time zone."""
+    for kind in (pa.timestamp("ns"), pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            return texts.cast(kind).cast(pa.timestamp("us"), safe=False)
+        except _ERRORS as error:
+            last = error
+    raise last
 
 
 def _first_bad(plain: pa.Array, kind: str) -> tuple[int, Any]:
     for row in range(len(plain)):
         try:
             _convert(plain.slice(row, 1), kind)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        except _ERRORS:
             return row, plain[row].as_py()
     return 0, str(plain.type)
 
@@ -80,12 +102,14 @@ def category_texts(values: pa.Array) -> pa.Array:
     (['7', None], ['7'])
     """
     plain = _plain(values)
+    if is_text(plain.type):
+        return pc.if_else(pc.equal(plain, ""), None, plain)
     if pa.types.is_floating(plain.type):
+        plain = plain.cast(pa.float64())
+        plain = pc.if_else(pc.is_nan(plain), None, plain)
         whole = pc.and_(pc.equal(plain, pc.round(plain)), pc.less(pc.abs(plain), 2.0**53))
         integers = plain.cast(pa.int64(), safe=False).cast(pa.string())
         return pc.if_else(whole, integers, plain.cast(pa.string()))
-    if pa.types.is_string(plain.type):
-        return plain
     try:
         return plain.cast(pa.string())
     except pa.ArrowNotImplementedError as error:
@@ -93,10 +117,17 @@ def category_texts(values: pa.Array) -> pa.Array:
 
 
 def _plain(values: pa.Array) -> pa.Array:
+    """One array, categories decoded, every kind of text the same."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return values.cast(pa.string()) if is_text(values.type) else values
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a type is text, categories of text included."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(kind) for test in texts)
