@@ -161,10 +161,12 @@ def test_the_report_of_runs_has_tables_and_figures(pages: dict[str, Path]) -> No
 
 
 def test_a_folder_that_is_neither_is_refused(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["report", str(tmp_path), "--out", str(tmp_path / "r.html")])
+    (tmp_path / "empty").mkdir()
+    arguments = ["report", str(tmp_path / "empty"), "--out", str(tmp_path / "r.html")]
+    result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
     assert "no result" in result.output
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")

@@ -99,7 +99,13 @@ def fit_table(
     if len(table.bags) < 2:
         raise ValueError("there is only one bag; at least two with different counts are needed.")
     base = LLPClassifier(
-        method=method, engine=engine, schedule="constant", standardize=False, random_state=seed
+        method=method,
+        engine=engine,
+        # The loss is a mean over N instances: 1 / N is a Gaussian prior of variance 1 on weights.
+        weight_decay=1 / len(table.inputs),
+        schedule="constant",
+        standardize=False,
+        random_state=seed,
     )
     splits = splits_of(table.bags, seed)
     names = class_array(table.classes)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.ndimage import uniform_filter1d
 
 from bagwise.bags import Bags, IntArray
 from bagwise.data import BagData
@@ -43,6 +44,7 @@ class Trial:
         epochs: after which the held-out bags were most probable.
         bag_loss: -log P(S|X) per instance of the held-out bags then.
         curve: the same for each epoch.
+        parts: the same for each part of the held-out bags, after `epochs`.
     """
 
     model: str
@@ -50,6 +52,7 @@ class Trial:
     epochs: int
     bag_loss: float
     curve: tuple[float, ...]
+    parts: tuple[float, ...]
 
 
 def most_epochs(n_instances: int) -> int:
@@ -59,7 +62,7 @@ def most_epochs(n_instances: int) -> int:
 
 def patience(epochs: int) -> int:
     """Epochs without improvement after which training stops."""
-    return max(2, epochs // 8)
+    return max(2, epochs // 3)
 
 
 def splits_of(bags: Bags, seed: int) -> list[Split]:
@@ -88,7 +91,11 @@ def choose(
     epochs: int | None = None,
     progress: bool = False,
 ) -> list[Trial]:
-    """Try every (model, learning rate) on the splits; the best comes first.
+    """Try every (model, learning rate) on the splits; the one to take comes first.
+
+    That is the one under which the held-out bags are most probable. But a perceptron has to be
+    better than the linear model by more than the standard error of their difference over the parts:
+    few bags say little, and the simpler model is then the safer one.
 
     Args:
         base: a classifier with all the other settings.
@@ -124,7 +131,16 @@ def choose(
             "training diverged with every learning rate tried; look for extreme values among the "
             "features, or give a smaller --lr."
         )
-    return trials
+    return _simpler_first(trials)
+
+
+def _simpler_first(trials: list[Trial]) -> list[Trial]:
+    best = trials[0]
+    linear = next((trial for trial in trials if trial.model == "linear"), best)
+    gains = np.subtract(linear.parts, best.parts)
+    if len(gains) > 1 and gains.mean() <= gains.std(ddof=1) / math.sqrt(len(gains)):
+        best = linear
+    return [best, *(trial for trial in trials if trial is not best)]
 
 
 def _trial(
@@ -132,8 +148,11 @@ def _trial(
 ) -> Trial:
     shortest = min(len(curve) for curve in curves)
     mean = np.average([curve[:shortest] for curve in curves], axis=0, weights=weights)
-    best = int(np.argmin(mean)) if epochs is None else epochs - 1
-    return Trial(model, lr, best + 1, float(mean[best]), tuple(mean.tolist()))
+    # A dip of a single epoch is chance: of long curves, the mean of a few epochs decides.
+    smooth = uniform_filter1d(mean, 1 + 2 * min(len(mean) // 20, 2), mode="nearest")
+    best = int(np.argmin(smooth)) if epochs is None else epochs - 1
+    parts = tuple(curve[best] for curve in curves)
+    return Trial(model, lr, best + 1, float(mean[best]), tuple(mean.tolist()), parts)
 
 
 def held_out_log_probs(

@@ -57,7 +57,8 @@ class Workspace:
             if content["identity"] != self._identity:
                 return None
             return [
-                Trial(**trial | {"curve": tuple(trial["curve"])}) for trial in content["trials"]
+                Trial(**trial | {name: tuple(trial[name]) for name in ("curve", "parts")})
+                for trial in content["trials"]
             ]
         except (OSError, ValueError, KeyError, TypeError):
             return None
