@@ -138,8 +138,9 @@ def _simpler_first(trials: list[Trial]) -> list[Trial]:
     best = trials[0]
     linear = next((trial for trial in trials if trial.model == "linear"), best)
     gains = np.subtract(linear.parts, best.parts)
-    if len(gains) > 1 and gains.mean() <= gains.std(ddof=1) / math.sqrt(len(gains)):
-        best = linear
+    if len(gains) > 1 and np.isfinite(gains).all():
+        error = gains.std(ddof=1) / math.sqrt(len(gains))
+        best = linear if gains.mean() <= error else best
     return [best, *(trial for trial in trials if trial is not best)]
 
 
