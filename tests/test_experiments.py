@@ -399,3 +399,16 @@ def test_figures_are_drawn_from_a_sweep(finished: Path, tmp_path: Path) -> None:
         "test-accuracy.png",
         "weight-gap.png",
     ]
+
+
+@pytest.mark.parametrize("select", ["accuracy", "bag_loss"])
+def test_the_committed_tables_are_made_from_the_committed_runs(select: str) -> None:
+    folder = Path(__file__).parent.parent / "results" / "linear"
+    name = {"accuracy": "table.md", "bag_loss": "table-bag-loss.md"}[select]
+    code, output = command("table", folder, "--paper", "--format", "markdown", "--select", select)
+    assert code == 0
+    assert output == (folder / name).read_text()
+    done = {run.settings for run in read_runs(folder)}
+    sweep = read_sweep(folder / "sweep.toml")
+    assert done >= set(sweep.pilot_runs())
+    assert len(done) == 2 * 513

@@ -144,7 +144,8 @@ class Source:
         if file in self._tables:
             yield from self._tables[file].select(names).to_batches(max_chunksize=_ROWS)
         elif _is_parquet(file):
-            with pq.ParquetFile(file) as parquet:
+            # With pre_buffer the whole file would come to lie in memory, bit by bit.
+            with pq.ParquetFile(file, pre_buffer=False) as parquet:
                 yield from parquet.iter_batches(_ROWS, columns=names)
         else:
             with self._text_reader(file) as reader:
