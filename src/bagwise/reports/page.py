@@ -43,14 +43,24 @@ footer { margin-top: 2.5rem; color: #4d5966; font-size: .88rem; }
 """
 
 
-def page(title: str, sections: Sequence[str], footer: str) -> str:
-    """A whole page; `sections` are HTML, title and footer are text."""
+_WIDE = """
+body { max-width: 84rem; }
+table { font-size: .84rem; }
+th, td { padding: .25rem .5rem; }
+th:first-child, td:first-child { white-space: nowrap; }
+@media print { @page { size: landscape; margin: 1cm; } table { font-size: 7pt; } }
+"""
+
+
+def page(title: str, sections: Sequence[str], footer: str, wide: bool = False) -> str:
+    """A whole page, `wide` for large tables; sections are HTML, title and footer are text."""
+    style = _STYLE + (_WIDE if wide else "")
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         f"<h1>{escape(title)}</h1>\n"
         + "\n".join(sections)
         + f"\n<footer>{escape(footer)}</footer>\n</body>\n</html>\n"

@@ -38,4 +38,5 @@ def sweep_report(results: list[RunResult], name: str, paper: bool = True) -> str
             title = _FIGURES[path.stem]
             sections.append(section(title, image(path.read_bytes(), "image/png", title)))
     versions = sorted({f"Bagwise {result.versions['bagwise']}" for result in results})
-    return page(f"Bagwise sweep: {name}", sections, f"{len(results)} runs. {', '.join(versions)}.")
+    footer = f"{len(results)} runs. {', '.join(versions)}."
+    return page(f"Bagwise sweep: {name}", sections, footer, wide=True)
