@@ -25,7 +25,7 @@ def bag_of_rows(n: int, mean_size: int | None, rng: np.random.Generator) -> np.n
         return rng.integers(max(n // mean_size, 2), size=n)
     sizes: list[int] = []
     while sum(sizes) < n:
-        sizes.append(min(int(np.ceil(rng.lognormal(2.5, 1.3))), n - sum(sizes)))
+        sizes.append(min(int(np.ceil(rng.lognormal(1.7, 1.3))), n - sum(sizes)))
     return rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
 
 
