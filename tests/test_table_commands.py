@@ -523,3 +523,24 @@ def test_a_fit_that_was_killed_goes_on_and_ends_the_same(
     ours, theirs = (load_file(tmp_path / n / "model.safetensors") for n in ("killed", "whole"))
     for name, tensor in ours.items():
         assert torch.equal(tensor, theirs[name])
+
+
+def test_files_of_different_types_are_predicted_together(made: Path, tmp_path: Path) -> None:
+    for i, kind in enumerate((pa.int32(), pa.int64(), pa.string())):
+        rows = {"blood": [1.0], "smoker": [True], "group": ["A"], "id": pa.array([i]).cast(kind)}
+        pq.write_table(pa.table(rows), tmp_path / f"{i}.parquet")
+    (tmp_path / "3.csv").write_text("group,id,smoker,blood\nA,3,yes,1\n")
+    for n, pattern in ((2, "[01].parquet"), (4, "[0-3].*")):
+        out = tmp_path / "out" / "deep" / f"{n}.parquet"
+        code, output = command("predict", made / "m", tmp_path / pattern, "--out", out)
+        assert code == 0, output
+        read = pq.read_table(out)
+        assert [int(x) for x in read.column("id").to_pylist()] == list(range(n))
+        assert len(set(read.column("p_sick").to_pylist())) == 1
+
+
+def test_no_folder_is_left_when_a_row_is_wrong(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("blood,smoker,group\nx,true,A\n")
+    out = tmp_path / "a" / "b" / "p.csv"
+    refused("predict", made / "m", tmp_path / "r.csv", "--out", out)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]

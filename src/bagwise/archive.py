@@ -171,17 +171,23 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
     return classifier
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def read_json(path: Path, version: int) -> dict[str, Any]:
+    """A JSON file that says which format it has; another one is a ValueError."""
     try:
-        config = json.loads(path.read_text())
-        version = config["format"]
+        content = json.loads(path.read_text())
+        found = content["format"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged or was not written by Bagwise ({error}).") from error
-    if version != FORMAT:
+    if found != version:
         raise ValueError(
-            f"{path} has format {version!r}; this version of Bagwise reads {FORMAT}. "
-            "Update Bagwise, or save the model again."
+            f"{path} has format {found!r}; this version of Bagwise reads {version}. "
+            "Update Bagwise, or make the model again."
         )
+    return dict(content)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    config = read_json(path, FORMAT)
     expected: dict[str, tuple[type, ...]] = {
         "params": (dict,),
         "method_options": (dict, type(None)),
@@ -211,4 +217,4 @@ def _read_config(path: Path) -> dict[str, Any]:
             f"{path} names the method {params.get('method')!r}, which does not exist here; "
             "import the module that registers it first."
         )
-    return dict(config)
+    return config

@@ -22,19 +22,24 @@ _SHOWN = {
 }
 
 
-class _Bar:
-    """A bar on the error stream that is gone when its work is done."""
+class Bar:
+    """A bar on the error stream, shown on a terminal while a `with` block lasts.
 
-    def __init__(self, shown: ProgressColumn, show: bool) -> None:
-        console = Console(stderr=True)
+    Args:
+        *columns: what stands to the right of the bar.
+        show: whether to show it.
+        transient: whether it is gone when its work is done.
+    """
+
+    def __init__(self, *columns: ProgressColumn, show: bool, transient: bool = True) -> None:
+        self._console = Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
-            shown,
-            TimeRemainingColumn(),
-            console=console,
-            disable=not (show and console.is_terminal),
-            transient=True,
+            *columns,
+            console=self._console,
+            disable=not (show and self._console.is_terminal),
+            transient=transient,
         )
 
     def __enter__(self) -> Self:
@@ -50,12 +55,13 @@ class _Bar:
         self._bar.stop()
 
 
-class RowProgress(_Bar):
+class RowProgress(Bar):
     """Rows read or written of a total, which may be unknown."""
 
     def __init__(self, name: str, rows: int | None, show: bool) -> None:
         of = "" if rows is None else "/{task.total:,}"
-        super().__init__(TextColumn("{task.completed:,}" + of + " rows"), show)
+        shown = TextColumn("{task.completed:,}" + of + " rows")
+        super().__init__(shown, TimeRemainingColumn(), show=show)
         self._task = self._bar.add_task(name, total=rows)
 
     def advance(self, rows: int) -> None:
@@ -63,13 +69,12 @@ class RowProgress(_Bar):
         self._bar.advance(self._task, rows)
 
 
-class TaskProgress(_Bar):
+class TaskProgress(Bar):
     """Tasks done of a total, and what is being done."""
 
     def __init__(self, name: str, total: int, show: bool) -> None:
-        super().__init__(
-            TextColumn("{task.completed:.0f}/{task.total:.0f}  {task.fields[now]}"), show
-        )
+        shown = TextColumn("{task.completed:.0f}/{task.total:.0f}  {task.fields[now]}")
+        super().__init__(shown, TimeRemainingColumn(), show=show)
         self._task = self._bar.add_task(name, total=total, now="")
 
     def begin(self, what: str) -> None:
@@ -81,12 +86,12 @@ class TaskProgress(_Bar):
         self._bar.advance(self._task)
 
 
-class TrainingProgress(_Bar):
+class TrainingProgress(Bar):
     """Epoch, losses, accuracy where known and time left."""
 
     def __init__(self, name: str, epochs: int, history: list[dict[str, float]], show: bool) -> None:
         shown = TextColumn("epoch {task.completed:.0f}/{task.total:.0f}  {task.fields[facts]}")
-        super().__init__(shown, show)
+        super().__init__(shown, TimeRemainingColumn(), show=show)
         facts = _facts(history[-1]) if history else ""
         self._done = len(history)
         self._task = self._bar.add_task(name, total=epochs, completed=self._done, facts=facts)

@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from bagwise.experiments.settings import RunSettings
+from bagwise.progress import Bar
 
 
-class SweepDisplay:
+class SweepDisplay(Bar):
     """Runs done, running and failed, the time left; failures also off a terminal."""
 
     def __init__(self, show: bool = True) -> None:
-        self._console = Console(stderr=True)
-        self._bar = Progress(
-            TextColumn("{task.description:6}"),
-            BarColumn(bar_width=24),
+        super().__init__(
             MofNCompleteColumn(),
             TextColumn("{task.fields[running]} running, {task.fields[failed]} failed,"),
             TimeRemainingColumn(),
             TextColumn("left"),
             TextColumn("{task.fields[last]}"),
-            console=self._console,
-            disable=not (show and self._console.is_terminal),
+            show=show,
+            transient=False,
         )
         self._show = show
         self._failed = 0
-
-    def __enter__(self) -> SweepDisplay:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._bar.stop()
 
     def stage(self, name: str, total: int, done: int) -> None:
         """A stage of so many runs begins, some of them done before."""

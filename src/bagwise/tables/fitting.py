@@ -123,29 +123,29 @@ def fit_table(
             classifier = _fit_most(base, table, splits[0], chosen, epochs, work, progress)
             log_probs = TableModel(classifier, table.columns, {}).log_probs(table.inputs)
             held_out = splits[0][1]
-    shares = _shares_of_training(table, held_out, cross_validated)
-    part = table.bags.select(held_out)
-    rows = torch.from_numpy(table.bags.rows(held_out))
-    facts = {
-        "format": FORMAT,
-        "command": command,
-        "bagwise": bagwise.__version__,
-        "data": _data_facts(source, key, table),
-        "settings": {
-            "method": method,
-            "engine": engine,
-            "model": chosen.model,
-            "lr": chosen.lr,
-            "epochs": classifier.best_epoch_,
-            "seed": seed,
-        },
-        "tried": [[t.model, t.lr, t.epochs, t.bag_loss] for t in trials],
-        "folds": len(splits),
-        "curve": _curve(classifier, chosen, cross_validated),
-        "held_out": assess(log_probs[rows], part, table.ids[held_out], shares),
-        "surprising": surprising_bags(log_probs, table.bags, table.ids),
-    }
-    facts["seconds"] = round(time.perf_counter() - started, 1)
+        shares = _shares_of_training(table, held_out, cross_validated)
+        part = table.bags.select(held_out)
+        rows = torch.from_numpy(table.bags.rows(held_out))
+        facts = {
+            "format": FORMAT,
+            "command": command,
+            "bagwise": bagwise.__version__,
+            "data": _data_facts(source, key, table),
+            "settings": {
+                "method": method,
+                "engine": engine,
+                "model": chosen.model,
+                "lr": chosen.lr,
+                "epochs": classifier.best_epoch_,
+                "seed": seed,
+            },
+            "tried": [[t.model, t.lr, t.epochs, t.bag_loss] for t in trials],
+            "folds": len(splits),
+            "curve": _curve(classifier, chosen, cross_validated),
+            "held_out": assess(log_probs[rows], part, table.ids[held_out], shares),
+            "surprising": surprising_bags(log_probs, table.bags, table.ids),
+        }
+        facts["seconds"] = round(time.perf_counter() - started, 1)
     return TableModel(classifier, table.columns, facts)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,17 +72,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(
             f"{path.parent} has no {path.name}; it is incomplete, or not from bagwise fit."
         )
-    try:
-        content = json.loads(path.read_text())
-        version = content["format"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged or was not written by Bagwise ({error}).") from error
-    if version != FORMAT:
-        raise ValueError(
-            f"{path} has format {version!r}; this version of Bagwise reads {FORMAT}. "
-            "Update Bagwise, or fit the model again."
-        )
-    return dict(content)
+    return archive.read_json(path, FORMAT)
 
 
 def class_array(classes: Sequence[str]) -> npt.NDArray[Any]:

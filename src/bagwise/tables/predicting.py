@@ -179,6 +179,12 @@ def _check_out(out: Path, inputs: list[Path]) -> None:
         raise ValueError(f"{out} is an input itself; choose another file for the output.")
 
 
+def _as(fields: list[pa.Field], batch: pa.RecordBatch) -> list[pa.Array]:
+    """The columns in the types that all files together have."""
+    pairs = zip(batch.columns, fields, strict=True)
+    return [column.cast(field.type) for column, field in pairs]
+
+
 @contextmanager
 def _writer(out: Path, source: Source, kept: list[str], classes: Sequence[str]) -> Iterator[Any]:
     """A function that writes rows; the file is there when the block ends without an error."""
@@ -195,7 +201,7 @@ def _writer(out: Path, source: Source, kept: list[str], classes: Sequence[str]) 
                     f"the column {field.name!r} is of type {field.type}, which {kind} cannot hold; "
                     "write .parquet, or choose the columns to copy with --keep."
                 )
-    new_folder = not out.parent.exists()
+    new_folders = [folder for folder in out.absolute().parents if not folder.exists()]
     out.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
     os.close(handle)
@@ -211,7 +217,7 @@ def _writer(out: Path, source: Source, kept: list[str], classes: Sequence[str]) 
         def write(
             copied: pa.RecordBatch | None, best: npt.NDArray[Any], probabilities: FloatArray
         ) -> None:
-            columns = [] if copied is None else list(copied.columns)
+            columns = [] if copied is None else _as(types, copied)
             columns.append(labels.take(pa.array(best)))
             columns += [pa.array(np.ascontiguousarray(p)) for p in probabilities.T]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -222,6 +228,6 @@ def _writer(out: Path, source: Source, kept: list[str], classes: Sequence[str]) 
         temporary.replace(out)
     except BaseException:
         temporary.unlink(missing_ok=True)
-        if new_folder:
-            out.parent.rmdir()
+        for folder in new_folders:
+            folder.rmdir()
         raise
