@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help demo test lint types bench clean
+.PHONY: help demo test fuzz lint types bench clean
 
 help: ## show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -14,6 +14,11 @@ demo: $(READY) ## all methods on handwritten digits in bags: a table and a pictu
 
 test: $(READY) ## run the test suite and every example in a docstring
 	$(BIN)/python -m pytest
+
+fuzz: $(READY) ## search at random for what breaks: properties, engines, damaged files (an hour)
+	BAGWISE_PROFILE=fuzz $(BIN)/python -m pytest tests/test_properties.py tests/test_bags.py tests/test_auto.py
+	$(BIN)/python fuzz/engines.py
+	$(BIN)/python fuzz/files.py
 
 lint: $(READY) ## check style and formatting
 	$(BIN)/ruff check .

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 import bagwise
+
+# `make test` tries the same examples every time; `make fuzz` tries many new ones.
+settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+settings.register_profile("fuzz", max_examples=2000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("BAGWISE_PROFILE", "repeatable"))
 
 
 def pytest_configure(config: pytest.Config) -> None:

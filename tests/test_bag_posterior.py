@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import bagwise
 from bagwise import Bags, bag_posterior
-from bagwise.posterior import ENGINES
+from bagwise.posterior import ENGINES, _kernels
 from oracles import informed_bags, random_bags
 
 
@@ -53,17 +60,45 @@ def test_it_composes_with_a_model() -> None:
     torch.testing.assert_close(model.weight.grad, expected[0])
 
 
-@pytest.mark.parametrize("engine", list(ENGINES))
-def test_the_answer_does_not_depend_on_the_number_of_threads(engine: str) -> None:
-    log_probs, bags = informed_bags(0, 16, 40, 2.0)
+@pytest.fixture
+def set_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    """Sets the number of threads, which then take part in any call, however small."""
+    monkeypatch.setattr(_kernels, "_WORTH_A_THREAD", 1)
     before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+class _Watched:
+    """Remembers which threads ran a part of the bags."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.names: set[str] = set()
+        original = _kernels.ThreadPoolExecutor.submit
+
+        def submit(pool: Any, run: Callable[..., None], part: Any) -> Any:
+            def watched(part: Any) -> None:
+                self.names.add(threading.current_thread().name)
+                run(part)
+
+            return original(pool, watched, part)
+
+        monkeypatch.setattr(_kernels.ThreadPoolExecutor, "submit", submit)
+
+
+@pytest.mark.parametrize("engine", list(ENGINES))
+def test_the_answer_does_not_depend_on_the_number_of_threads(
+    engine: str, set_threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_probs, bags = informed_bags(0, 16, 40, 2.0)
+    watched = _Watched(monkeypatch)
     answers = []
-    try:
-        for threads in (1, 2, 3, 7):
-            torch.set_num_threads(threads)
-            answers.append(bag_posterior(log_probs, bags, engine=engine))
-    finally:
-        torch.set_num_threads(before)
+    for threads in (1, 2, 3, 7):
+        set_threads(threads)
+        watched.names.clear()
+        answers.append(bag_posterior(log_probs, bags, engine=engine))
+        assert bool(watched.names) == (threads > 1)
+        assert all(name.startswith("bagwise") for name in watched.names)
     for answer in answers[1:]:
         assert torch.equal(answer.weights, answers[0].weights)
         assert torch.equal(answer.log_likelihood, answers[0].log_likelihood)
@@ -93,9 +128,11 @@ def _weights_in_child(log_probs: torch.Tensor, bags: Bags, queue: multiprocessin
 # Python warns of any fork in a process with threads, which is the very situation tested here.
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
-def test_a_forked_child_can_compute_too() -> None:
+def test_a_forked_child_can_compute_too(set_threads: Callable[[int], None]) -> None:
     log_probs, bags = informed_bags(0, 16, 40, 2.0)
+    set_threads(2)
     expected = bag_posterior(log_probs, bags).weights.numpy()
+    assert _kernels._pool is not None  # its threads do not exist in the child
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     child = context.Process(target=_weights_in_child, args=(log_probs, bags, queue))
@@ -120,6 +157,30 @@ for compiled in (exact._exact, bethe._bethe, multinomial._multinomial, transport
         bag_posterior(torch.randn(6, 4), Bags([6], [[2, 1, 2, 1]]), engine=engine)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_where_no_cache_can_be_written_kernels_are_compiled_in_memory(tmp_path: Path) -> None:
+    package = tmp_path / "bagwise"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(bagwise.__file__).parent, package, ignore=ignored)
+    for folder in (package, package / "posterior", package / "tables"):
+        (folder / "__pycache__").write_text("a file, so that no folder can be made here")
+    code = """
+import torch
+from bagwise import Bags, bag_posterior
+from bagwise.posterior import multinomial
+bag_posterior(torch.zeros(2, 2), Bags([2], [[1, 1]]), engine="multinomial")
+assert multinomial._multinomial.stats.cache_path is None
+print(multinomial.__file__)
+"""
+    nowhere = str(tmp_path / "bagwise" / "__pycache__" / "x")
+    places = {"NUMBA_CACHE_DIR": nowhere, "XDG_CACHE_HOME": nowhere, "HOME": nowhere}
+    environment = {**os.environ, **places, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path) in done.stdout
 
 
 @pytest.mark.parametrize(

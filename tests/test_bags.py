@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bagwise import Bags
@@ -18,6 +19,17 @@ def test_sizes_and_counts_may_be_lists_arrays_or_tensors(kind: Any) -> None:
     assert bags.sizes.dtype == bags.counts.dtype == np.int64
     assert (bags.n_instances, bags.n_classes, len(bags)) == (5, 2, 2)
     assert bags.bag_of_row.tolist() == [0, 0, 0, 1, 1]
+
+
+def test_arrays_that_may_not_be_written_are_taken_without_a_warning() -> None:
+    sizes, counts, proportions = np.array([3]), np.array([[2, 1]]), np.array([[0.5, 0.5]])
+    for array in (sizes, counts, proportions):
+        array.setflags(write=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bags = Bags(sizes, counts)
+        assert bags.select([0]).tensors[1].tolist() == [[2, 1]]
+        assert Bags.from_proportions(proportions, [2]).counts.tolist() == [[1, 1]]
 
 
 def test_arrays_cannot_be_changed_afterwards() -> None:
@@ -98,6 +110,7 @@ def test_exact_proportions_give_back_the_counts(rows: list[list[int]], dtype: An
 
 
 @given(counts)
+@example([[1, 1, 198]])  # shares of .005 are rounded to 0
 def test_rounded_proportions_give_counts_less_than_one_rounding_step_off(
     rows: list[list[int]],
 ) -> None:

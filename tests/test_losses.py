@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from bagwise import Bags, cc_loss, dllp_loss, llpfc_loss, ot_loss, pll_loss, rc_loss
+from bagwise.losses import weighted_cross_entropy
 from oracles import enumerate_bag, multinomial_bag, random_bags
 
 SHAPES = [(K, C) for K in (2, 4, 7, 8) for C in (3, 5, 10)]
@@ -50,6 +53,19 @@ LOSSES: dict[str, Callable[..., torch.Tensor]] = {
     "rc": lambda logits, bags, stored: rc_loss(logits, bags, stored),
     "rc_approx": lambda logits, bags, stored: rc_loss(logits, bags, stored, engine="multinomial"),
     "pll": pll_loss,
+}
+
+
+REDUCED: dict[str, Callable[..., torch.Tensor]] = {
+    "cc": lambda logits, bags, stored, **o: cc_loss(logits, bags, **o),
+    "cc_approx": lambda logits, bags, stored, **o: cc_loss(logits, bags, "multinomial", **o),
+    "dllp": lambda logits, bags, stored, **o: dllp_loss(logits, bags, **o),
+    "rc": rc_loss,
+    "rc_approx": lambda logits, bags, stored, **o: rc_loss(
+        logits, bags, stored, "multinomial", **o
+    ),
+    "pll": pll_loss,
+    "ot": ot_loss,
 }
 
 
@@ -110,6 +126,93 @@ def test_a_batch_has_the_size_weighted_mean_loss_of_its_bags(name: str) -> None:
     ]
     expected = np.average(alone, weights=bags.sizes)
     assert function(logits, bags, stored).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "ot"])
+def test_reductions_are_sums_of_the_bags_losses(name: str) -> None:
+    logits, bags = random_bags(4, [2, 9, 1, 5], 3)
+    stored = random_bags(5, [2, 9, 1, 5], 3)[0].log_softmax(-1)
+    function = REDUCED[name]
+    by_bag = function(logits, bags, stored, reduction="none")
+    assert by_bag.shape == (4,)
+    for b in range(4):
+        rows = bags.rows([b])
+        alone = function(logits[rows], bags.select([b]), stored[rows], reduction="sum")
+        assert by_bag[b].item() == pytest.approx(alone.item(), rel=1e-12)
+    assert function(logits, bags, stored, reduction="sum").item() == pytest.approx(
+        by_bag.sum().item(), rel=1e-12
+    )
+    assert function(logits, bags, stored, reduction="mean").item() == pytest.approx(
+        by_bag.sum().item() / 17, rel=1e-12
+    )
+    with pytest.raises(ValueError, match="reduction is 'average'; choose"):
+        function(logits, bags, stored, reduction="average")
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "ot"])
+def test_accumulated_sums_give_the_gradient_of_the_whole_batch(name: str) -> None:
+    logits, bags = random_bags(4, [2, 9, 1, 5], 3)
+    stored = random_bags(5, [2, 9, 1, 5], 3)[0].log_softmax(-1)
+    whole = logits.clone().requires_grad_()
+    REDUCED[name](whole, bags, stored).backward()
+    parts = logits.clone().requires_grad_()
+    for index in ([0, 1], [2], [3]):
+        rows = bags.rows(index)
+        loss = REDUCED[name](parts[rows], bags.select(index), stored[rows], reduction="sum")
+        (loss / 17).backward()
+    torch.testing.assert_close(parts.grad, whole.grad, atol=1e-12, rtol=0)
+
+
+def test_losses_of_instances_reduce_to_instances() -> None:
+    logits, _ = random_bags(4, [3], 2)
+    weights = torch.tensor([[0.3, 0.7], [1, 0], [0.5, 0.5]], dtype=torch.float64)
+    transitions = torch.tensor([[[0.9, 0.2], [0.1, 0.8]]] * 3, dtype=torch.float64)
+    labels = torch.tensor([0, 1, 1])
+    for function in (
+        lambda **options: weighted_cross_entropy(logits, weights, **options),
+        lambda **options: llpfc_loss(logits, labels, transitions, **options),
+    ):
+        each = function(reduction="none")
+        assert each.shape == (3,)
+        assert function(reduction="sum").item() == pytest.approx(each.sum().item())
+        assert function().item() == pytest.approx(each.mean().item())
+
+
+def _normalised(layer: nn.Module) -> torch.Tensor:
+    """Logits (6, 3) with this layer behind them."""
+    torch.manual_seed(0)
+    return nn.Linear(4, 3)(layer(nn.Linear(4, 4)(torch.randn(6, 4))))
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "ot"])
+def test_one_bag_normalised_by_batch_is_warned_of(name: str) -> None:
+    stored = torch.zeros(6, 3)
+    logits = _normalised(nn.BatchNorm1d(4))
+    with pytest.warns(UserWarning, match=r"single bag \(of 6 instances\).*batch_bags"):
+        REDUCED[name](logits, Bags([6], [[3, 2, 1]]), stored)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        REDUCED[name](logits, Bags([3, 3], [[1, 1, 1], [2, 1, 0]]), stored)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [nn.BatchNorm1d(4).eval(), nn.LayerNorm(4), nn.GroupNorm(2, 4), nn.Identity()],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_other_normalisation_is_not_warned_of(layer: nn.Module) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cc_loss(_normalised(layer), Bags([6], [[3, 2, 1]]))
+
+
+def test_normalisation_of_single_instances_is_not_warned_of() -> None:
+    torch.manual_seed(0)
+    hidden = nn.InstanceNorm1d(4)(nn.Linear(5, 5)(torch.randn(6, 4, 5)))
+    logits = nn.Linear(20, 3)(hidden.flatten(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cc_loss(logits, Bags([6], [[3, 2, 1]]))
 
 
 def test_no_gradient_flows_into_what_is_stored() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bagwise import Bags, bag_posterior
@@ -13,7 +13,7 @@ from oracles import enumerate_bags, random_bags
 
 ENGINES = ["exact", "bethe", "multinomial", "transport"]
 # What each engine promises of the columns' sums; the multinomial stand-in promises nothing.
-COLUMN_TOLERANCE = {"exact": 1e-9, "bethe": 1e-3, "transport": 1e-3}
+COLUMN_TOLERANCE = {"exact": 1e-9, "bethe": 1e-6, "transport": 1e-3}
 # Belief propagation stops at a tolerance, so equal problems may end a little apart.
 SAME = {"exact": 1e-9, "bethe": 2e-2, "multinomial": 1e-9, "transport": 1e-9}
 
@@ -26,7 +26,6 @@ problems = st.tuples(
 engines = st.sampled_from(ENGINES)
 
 
-@settings(deadline=None)
 @given(problems, engines)
 def test_rows_sum_to_one_and_columns_to_the_counts(
     problem: tuple[int, list[int], int, float], engine: str
@@ -42,7 +41,6 @@ def test_rows_sum_to_one_and_columns_to_the_counts(
         np.testing.assert_allclose(columns, bags.counts, atol=COLUMN_TOLERANCE[engine])
 
 
-@settings(deadline=None)
 @given(problems, engines)
 def test_permuting_instances_or_classes_permutes_the_answer(
     problem: tuple[int, list[int], int, float], engine: str
@@ -64,7 +62,6 @@ def test_permuting_instances_or_classes_permutes_the_answer(
     )
 
 
-@settings(deadline=None)
 @given(problems, engines)
 def test_scaling_a_row_changes_no_weight_and_the_likelihood_by_that_factor(
     problem: tuple[int, list[int], int, float], engine: str
@@ -78,7 +75,6 @@ def test_scaling_a_row_changes_no_weight_and_the_likelihood_by_that_factor(
     np.testing.assert_allclose(moved.log_likelihood.numpy(), expected, atol=1e-7)
 
 
-@settings(deadline=None)
 @given(problems, st.sampled_from(["exact", "bethe", "transport"]))
 def test_scaling_a_class_changes_no_weight_and_the_likelihood_by_a_known_factor(
     problem: tuple[int, list[int], int, float], engine: str
@@ -111,7 +107,6 @@ def test_bags_of_one_and_of_one_class_are_certain(engine: str) -> None:
         np.testing.assert_allclose(post.log_likelihood.numpy(), sums, atol=1e-9)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.floats(0, 10))
 def test_multinomial_equals_exact_for_bags_of_two(seed: int, C: int, spread: float) -> None:
     log_probs, bags = random_bags(seed, [2, 2, 2], C, spread)
@@ -123,7 +118,6 @@ def test_multinomial_equals_exact_for_bags_of_two(seed: int, C: int, spread: flo
     )
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4), st.sampled_from([10.0, 300.0, 5e3]))
 def test_exact_is_right_at_extreme_log_probabilities(seed: int, C: int, spread: float) -> None:
     log_probs, bags = random_bags(seed, [6, 2, 5, 1], C, spread)

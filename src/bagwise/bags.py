@@ -38,6 +38,12 @@ class Bags:
 
     sizes: IntArray
     counts: IntArray
+    n_instances: int
+    """N, the number of instances of all bags together."""
+    n_classes: int
+    """C, the number of classes."""
+    tensors: tuple[torch.Tensor, torch.Tensor]
+    """`sizes` and `counts` as tensors, which share their memory; not to be written to."""
 
     def __init__(self, sizes: npt.ArrayLike | torch.Tensor, counts: npt.ArrayLike | torch.Tensor):
         sizes_ = _whole_numbers(sizes, "sizes", ndim=1)
@@ -65,19 +71,28 @@ class Bags:
             )
         self._set(sizes_, counts_)
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _set(self, sizes: IntArray, counts: IntArray) -> None:
-        # Derived arrays are cached and kernels read these from several threads: nobody may write.
         self.sizes = np.ascontiguousarray(sizes)
         self.counts = np.ascontiguousarray(counts)
+        # What compiled training steps read must not be computed from arrays when they read it.
+        self.n_instances, self.n_classes = int(sizes.sum()), int(counts.shape[1])
+        self.tensors = torch.from_numpy(self.sizes), torch.from_numpy(self.counts)
+        # Derived arrays are cached and kernels read these from several threads: nobody may write.
         self.sizes.setflags(write=False)
         self.counts.setflags(write=False)
 
     @classmethod
-    def _checked(cls, sizes: IntArray, counts: IntArray) -> Bags:
+    def of_arrays(cls, sizes: IntArray, counts: IntArray) -> Bags:
         """Bags from arrays known to be right, without checking them again."""
         bags = cls.__new__(cls)
         bags._set(sizes, counts)
         return bags
+
+    @classmethod
+    def of_tensors(cls, sizes: torch.Tensor, counts: torch.Tensor) -> Bags:
+        """Bags again from their `tensors`, nothing copied, nothing checked."""
+        return cls.of_arrays(sizes.numpy(), counts.numpy())
 
     @classmethod
     def from_labels(
@@ -173,7 +188,7 @@ class Bags:
         return cls(sizes_, counts)
 
     def __len__(self) -> int:
-        return len(self.sizes)
+        return len(self.tensors[0])
 
     def __repr__(self) -> str:
         low, high = self.sizes.min(), self.sizes.max()
@@ -189,16 +204,6 @@ class Bags:
         return np.array_equal(self.sizes, other.sizes) and np.array_equal(self.counts, other.counts)
 
     __hash__ = None  # type: ignore[assignment]  # compared by value, holds arrays
-
-    @property
-    def n_classes(self) -> int:
-        """C, the number of classes."""
-        return int(self.counts.shape[1])
-
-    @cached_property
-    def n_instances(self) -> int:
-        """N, the number of instances of all bags together."""
-        return int(self.sizes.sum())
 
     @cached_property
     def offsets(self) -> IntArray:
@@ -252,7 +257,7 @@ class Bags:
         index_ = self._bag_index(index)
         if len(index_) == 0:
             raise ValueError("index selects no bag; at least one is needed.")
-        return Bags._checked(self.sizes[index_], self.counts[index_])
+        return Bags.of_arrays(self.sizes[index_], self.counts[index_])
 
     def batches(
         self, instances: int, order: npt.ArrayLike | torch.Tensor | None = None
@@ -329,14 +334,15 @@ def _array(values: npt.ArrayLike | torch.Tensor, name: str, ndim: int) -> npt.ND
     return array
 
 
-def rounding_slack(shares: FloatArray) -> FloatArray:
-    """How far from 1 each row may sum if its shares were rounded to two decimals: at most .05.
+def rounding_slack(shares: FloatArray) -> float:
+    """How far from 1 the row sums may be if the shares were rounded to two decimals: at most .05.
 
-    >>> rounding_slack(np.array([[.33, .33, .33]])).round(3)
-    array([0.015])
+    Every share counts: one of 0 may have been rounded too.
+
+    >>> round(rounding_slack(np.array([[.33, .33, .33], [0, 0, .99]])), 3)
+    0.015
     """
-    slack: FloatArray = np.minimum(0.005 * (shares > 0).sum(axis=1), 0.05) + 1e-6
-    return slack
+    return float(min(0.005 * shares.shape[1], 0.05) + 1e-6)
 
 
 def _largest_remainder(expected: FloatArray, sizes: IntArray) -> IntArray:

@@ -1,14 +1,25 @@
 """The losses of the paper's methods: pure functions of logits and bags.
 
-Logits are flat (N, C), sorted by bag. Every loss is an average per instance: for bags of one size
-it is the paper's value, and for bags of different sizes a batch's loss is the mean of its bags'
-losses weighted by their sizes, so that it does not depend on how bags are batched.
+Logits are flat (N, C), sorted by bag. By default every loss is an average per instance: for bags of
+one size it is the paper's value, and for bags of different sizes a batch's loss is the mean of its
+bags' losses weighted by their sizes, so that it does not depend on how bags are batched.
+
+`reduction` says what becomes of the bags' losses, each the sum over its instances:
+
+    "mean"    their sum divided by the number of instances N
+    "sum"     their sum
+    "none"    (B,) as they are; `llpfc_loss` and `weighted_cross_entropy`, which know no bags: (N,)
+
+Means of parts of different sizes do not average to the mean of the whole. So, to accumulate over
+parts of a batch, or over the workers of a distributed step, take sums and divide them by the number
+of instances of all parts together (`docs/pytorch.md` shows both).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+import warnings
+from typing import Any, Literal
 
 import torch
 from torch.nn.functional import log_softmax
@@ -26,12 +37,18 @@ __all__ = [
     "weighted_cross_entropy",
 ]
 
+Reduction = Literal["mean", "sum", "none"]
+
+_MOST_NODES = 10_000  # of a graph that is searched for batch normalisation
+
 
 def rc_loss(
     logits: torch.Tensor,
     bags: Bags,
     stored_log_probs: torch.Tensor,
     engine: str = "auto",
+    *,
+    reduction: Reduction = "mean",
     **options: Any,
 ) -> torch.Tensor:
     """RC: cross-entropy against the label posterior under the stored probabilities.
@@ -47,6 +64,7 @@ def rc_loss(
         stored_log_probs: (N, C) what the model said when it last saw these instances; before that,
             the logarithms of their bag's proportions. No gradient flows into it.
         engine: how the posterior is computed, see `bagwise.bag_posterior`.
+        reduction: "mean" per instance, "sum", or "none", a value for each bag.
         **options: the engine's own.
 
     >>> bags = Bags([2], [[1, 1]])
@@ -54,12 +72,19 @@ def rc_loss(
     >>> rc_loss(torch.zeros(2, 2), bags, stored)
     tensor(0.6931)
     """
-    _check(logits, bags)
+    check_logits(logits, bags)
     weights = bag_posterior(stored_log_probs.detach(), bags, engine, **options).weights
-    return weighted_cross_entropy(logits, weights)
+    return _against(weights, logits, bags, reduction)
 
 
-def cc_loss(logits: torch.Tensor, bags: Bags, engine: str = "auto", **options: Any) -> torch.Tensor:
+def cc_loss(
+    logits: torch.Tensor,
+    bags: Bags,
+    engine: str = "auto",
+    *,
+    reduction: Reduction = "mean",
+    **options: Any,
+) -> torch.Tensor:
     """CC: the negative log-likelihood of the bags' label counts, per instance.
 
         loss = -1/N sum over bags of log P(S|X),     P under softmax(logits)
@@ -73,17 +98,20 @@ def cc_loss(logits: torch.Tensor, bags: Bags, engine: str = "auto", **options: A
         logits: (N, C) of the model at hand.
         bags: sizes and counts of the bags of these N instances.
         engine: how the likelihood is computed, see `bagwise.bag_posterior`.
+        reduction: "mean" per instance, "sum", or "none", -log P(S|X) of each bag.
         **options: the engine's own.
 
     >>> cc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))      # -log(1/2) / 2
     tensor(0.3466)
+    >>> cc_loss(torch.zeros(3, 2), Bags([2, 1], [[1, 1], [1, 0]]), reduction="none")
+    tensor([0.6931, 0.6931])
     """
-    _check(logits, bags)
+    check_logits(logits, bags)
     log_likelihood = bag_posterior(log_softmax(logits, -1), bags, engine, **options).log_likelihood
-    return -log_likelihood.sum() / len(logits)
+    return _reduced(-log_likelihood, reduction, len(logits))
 
 
-def dllp_loss(logits: torch.Tensor, bags: Bags) -> torch.Tensor:
+def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean") -> torch.Tensor:
     """DLLP: cross-entropy of a bag's mean probabilities and its proportions.
 
         loss = -1/N sum over bags of sum_c n_c log(mean_k softmax(logits)[k, c])
@@ -93,22 +121,23 @@ def dllp_loss(logits: torch.Tensor, bags: Bags) -> torch.Tensor:
     Args:
         logits: (N, C) of the model at hand.
         bags: sizes and counts of the bags of these N instances.
+        reduction: "mean" per instance, "sum", or "none", a value for each bag.
 
     >>> dllp_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))
     tensor(0.6931)
     """
-    _check(logits, bags)
+    check_logits(logits, bags)
     log_probs = log_softmax(logits, -1)
-    bag = torch.from_numpy(bags.bag_of_row).to(logits.device)
+    bag = _bag_of_row(bags, logits.device)
+    sizes, counts = (tensor.to(logits) for tensor in bags.tensors)
     # Sums of exponentials relative to each bag's largest, so that no mean underflows.
     top = log_probs.new_full((len(bags), bags.n_classes), -math.inf)
     top = top.scatter_reduce(0, bag[:, None].expand_as(logits), log_probs.detach(), "amax")
     top = top.clamp(min=torch.finfo(top.dtype).min)
     sums = torch.zeros_like(top).index_add(0, bag, (log_probs - top[bag]).exp())
-    counts = torch.tensor(bags.counts).to(logits)
     sums = sums.masked_fill(counts == 0, 1)  # of no weight, and no mean may be the log of nothing
-    log_means = sums.log() + top - torch.tensor(bags.sizes).to(logits)[:, None].log()
-    return -(counts * log_means.masked_fill(counts == 0, 0)).sum() / len(logits)
+    log_means = sums.log() + top - sizes[:, None].log()
+    return _reduced(-counts * log_means.masked_fill(counts == 0, 0), reduction, len(logits))
 
 
 def ot_loss(
@@ -117,6 +146,8 @@ def ot_loss(
     stored_log_probs: torch.Tensor,
     epsilon: float = 1.0,
     iterations: int = 75,
+    *,
+    reduction: Reduction = "mean",
 ) -> torch.Tensor:
     """OT: cross-entropy against entropic transport plans; RC with the `transport` engine.
 
@@ -126,16 +157,29 @@ def ot_loss(
         stored_log_probs: (N, C) as for `rc_loss`.
         epsilon: strength of the entropy.
         iterations: Sinkhorn iterations.
+        reduction: "mean" per instance, "sum", or "none", a value for each bag.
 
     >>> ot_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]), torch.zeros(2, 2))
     tensor(0.6931)
     """
     return rc_loss(
-        logits, bags, stored_log_probs, "transport", epsilon=epsilon, iterations=iterations
+        logits,
+        bags,
+        stored_log_probs,
+        "transport",
+        reduction=reduction,
+        epsilon=epsilon,
+        iterations=iterations,
     )
 
 
-def pll_loss(logits: torch.Tensor, bags: Bags, stored_log_probs: torch.Tensor) -> torch.Tensor:
+def pll_loss(
+    logits: torch.Tensor,
+    bags: Bags,
+    stored_log_probs: torch.Tensor,
+    *,
+    reduction: Reduction = "mean",
+) -> torch.Tensor:
     """PLL: cross-entropy against the stored probabilities, restricted to the bag's classes.
 
         w[k, c] = p[k, c] / sum of p[k, c'] over the classes c' of the bag
@@ -146,16 +190,16 @@ def pll_loss(logits: torch.Tensor, bags: Bags, stored_log_probs: torch.Tensor) -
         logits: (N, C) of the model at hand.
         bags: sizes and counts of the bags of these N instances.
         stored_log_probs: (N, C) as for `rc_loss`.
+        reduction: "mean" per instance, "sum", or "none", a value for each bag.
 
     >>> stored = torch.tensor([[.2, .2, .6]]).log()
     >>> pll_loss(torch.tensor([[2., 0., 5.]]), Bags([1], [[1, 0, 0]]), stored)
     tensor(3.0550)
     """
-    _check(logits, bags)
-    absent = torch.from_numpy(bags.counts == 0).to(logits.device)
-    absent = absent[torch.from_numpy(bags.bag_of_row).to(logits.device)]
+    check_logits(logits, bags)
+    absent = (bags.tensors[1] == 0).to(logits.device)[_bag_of_row(bags, logits.device)]
     weights = stored_log_probs.detach().masked_fill(absent, -math.inf).softmax(-1)
-    return weighted_cross_entropy(logits, weights)
+    return _against(weights, logits, bags, reduction)
 
 
 def llpfc_loss(
@@ -163,6 +207,8 @@ def llpfc_loss(
     noisy_labels: torch.Tensor,
     transitions: torch.Tensor,
     groups: torch.Tensor | None = None,
+    *,
+    reduction: Reduction = "mean",
 ) -> torch.Tensor:
     """LLPFC: forward correction of label noise.
 
@@ -173,6 +219,7 @@ def llpfc_loss(
         noisy_labels: (N,) each instance's noisy label: which bag of its group it is in.
         transitions: (N, C, C), a matrix for each instance, or (G, C, C), one for each group.
         groups: (N,) the group of each instance, where transitions are given per group.
+        reduction: "mean" per instance, "sum", or "none", a value for each instance.
 
     >>> transition = torch.tensor([[[.9, .2], [.1, .8]]])
     >>> llpfc_loss(torch.zeros(1, 2), torch.tensor([0]), transition)      # -log(.55)
@@ -185,11 +232,16 @@ def llpfc_loss(
         )
     index = torch.arange(len(logits), device=logits.device) if groups is None else groups
     rows = transitions[index, noisy_labels].to(logits)
-    return -torch.logsumexp(rows.log() + log_softmax(logits, -1), -1).mean()
+    values = -torch.logsumexp(rows.log() + log_softmax(logits, -1), -1)
+    return values.mean() if reduction == "mean" else _reduced(values, reduction, len(logits))
 
 
-def weighted_cross_entropy(logits: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+def weighted_cross_entropy(
+    logits: torch.Tensor, weights: torch.Tensor, *, reduction: Reduction = "mean"
+) -> torch.Tensor:
     """-1/N sum_k sum_c weights[k, c] log softmax(logits)[k, c]; both are (N, C).
+
+    With `reduction` "sum" it is not divided by N, with "none" it is (N,), a value an instance.
 
     >>> weighted_cross_entropy(torch.zeros(1, 2), torch.tensor([[0.3, 0.7]]))
     tensor(0.6931)
@@ -200,10 +252,40 @@ def weighted_cross_entropy(logits: torch.Tensor, weights: torch.Tensor) -> torch
             f"{tuple(weights.shape)}; they must be the same."
         )
     log_probs = log_softmax(logits, -1).masked_fill(weights == 0, 0)
-    return -(weights.to(logits.dtype) * log_probs).sum() / len(logits)
+    return _reduced(-weights.to(logits.dtype) * log_probs, reduction, len(logits))
 
 
-def _check(logits: torch.Tensor, bags: Bags) -> None:
+def _against(
+    weights: torch.Tensor, logits: torch.Tensor, bags: Bags, reduction: Reduction
+) -> torch.Tensor:
+    """Cross-entropy against weights, of each bag where nothing is to be reduced."""
+    values = weighted_cross_entropy(logits, weights, reduction=reduction)
+    if reduction != "none":
+        return values
+    return values.new_zeros(len(bags)).index_add(0, _bag_of_row(bags, logits.device), values)
+
+
+def _reduced(terms: torch.Tensor, reduction: Reduction, n_instances: int) -> torch.Tensor:
+    """Terms of a loss, (n,) or (n, C), as `reduction` says."""
+    if reduction == "none":
+        return terms if terms.dim() == 1 else terms.sum(1)
+    if reduction == "sum":
+        return terms.sum()
+    if reduction == "mean":
+        return terms.sum() / n_instances
+    raise ValueError(f'reduction is {reduction!r}; choose "mean", "sum" or "none".')
+
+
+def _bag_of_row(bags: Bags, device: torch.device) -> torch.Tensor:
+    """(N,) the bag each instance lies in; unlike `bags.bag_of_row` known to compilers."""
+    return torch.repeat_interleave(bags.tensors[0].to(device), output_size=bags.n_instances)
+
+
+def check_logits(logits: torch.Tensor, bags: Bags) -> None:
+    """Refuse what cannot be logits of the instances of these bags.
+
+    Warns of a batch of one bag whose logits were normalised by batch.
+    """
     if not isinstance(logits, torch.Tensor) or not logits.is_floating_point():
         kind = logits.dtype if isinstance(logits, torch.Tensor) else type(logits).__name__
         raise TypeError(f"logits is {kind}; a torch.Tensor of a floating type is expected.")
@@ -214,3 +296,28 @@ def _check(logits: torch.Tensor, bags: Bags) -> None:
             f"logits has shape {tuple(logits.shape)}, but these bags have {bags.n_instances} "
             f"instances and {bags.n_classes} classes."
         )
+    if len(bags) == 1 and not torch.compiler.is_compiling() and _normalised_by_batch(logits):
+        warnings.warn(
+            f"this batch is a single bag (of {bags.n_instances} instances), and the model "
+            "normalises by batch: that takes away what differs between bags, and such a model "
+            "hardly learns. Put several bags into a batch (batch_bags), or normalise in another "
+            "way (LayerNorm, GroupNorm).",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _normalised_by_batch(logits: torch.Tensor) -> bool:
+    """Whether a batch normalisation in training mode lies behind these logits."""
+    waiting, seen = [logits.grad_fn], set[Any]()
+    while waiting and len(seen) < _MOST_NODES:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        # Normalisation of single instances (InstanceNorm) is one of a batch of one, to PyTorch.
+        in_training = "BatchNorm" in node.name() and getattr(node, "_saved_training", False)
+        if in_training and len(node._saved_input) > 1:  # type: ignore[attr-defined]
+            return True
+        waiting += [following for following, _ in node.next_functions]
+    return False

@@ -26,18 +26,25 @@ _pool_size = 0
 
 
 def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Compile with numba: machine code kept on disk, the GIL released, a * b + c in one step."""
-    compiled: Callable[_P, _R] = numba.njit(
-        cache=True, nogil=True, fastmath={"contract"}, error_model="numpy"
-    )(function)
-    return compiled
+    """Compile with numba: machine code kept on disk, the GIL released, a * b + c in one step.
+
+    Where no folder for the machine code can be written, it is compiled anew by each process.
+    """
+    try:
+        return _compiled(function, cache=True)
+    except RuntimeError:  # numba finds no place for its cache
+        return _compiled(function)
 
 
 def inline(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Compile as `kernel` does, for a helper that only other kernels call."""
-    compiled: Callable[_P, _R] = numba.njit(nogil=True, fastmath={"contract"}, error_model="numpy")(
-        function
-    )
+    return _compiled(function)
+
+
+def _compiled(function: Callable[_P, _R], **options: Any) -> Callable[_P, _R]:
+    compiled: Callable[_P, _R] = numba.njit(
+        nogil=True, fastmath={"contract"}, error_model="numpy", **options
+    )(function)
     return compiled
 
 

@@ -1,9 +1,8 @@
-"""What every engine returns, and how it takes part in automatic differentiation."""
+"""What every engine takes and returns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,10 +11,6 @@ import torch
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import kernel
 from bagwise.posterior._tilt import assign, classes_by_count
-
-Compute = Callable[[FloatArray, FloatArray, FloatArray], FloatArray | None]
-"""compute(log_probs (N, C), log_likelihood (B,), weights (N, C)) fills the last two. It returns the
-gradient (N, C) of each bag's log-likelihood where that is not the weights, None where it is."""
 
 
 class Posterior(NamedTuple):
@@ -30,44 +25,8 @@ class Posterior(NamedTuple):
     weights: torch.Tensor
 
 
-class _LogLikelihood(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, log_probs: torch.Tensor, compute: Compute, bags: Bags
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        log_p = checked_array(log_probs, bags)
-        log_likelihood = np.empty(len(bags))
-        weights = np.empty(log_p.shape)
-        gradient = compute(log_p, log_likelihood, weights)
-        # Half precision has three digits: a log-likelihood of -300 would lose its decimals.
-        dtype = torch.float32 if log_probs.element_size() < 4 else log_probs.dtype
-
-        def back(array: FloatArray) -> torch.Tensor:
-            return torch.from_numpy(array).to(log_probs.device, dtype)
-
-        weights_ = back(weights)
-        ctx.save_for_backward(weights_ if gradient is None else back(gradient))
-        ctx.bags = bags
-        ctx.mark_non_differentiable(weights_)
-        return back(log_likelihood), weights_
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(
-        ctx: Any, grad_log_likelihood: torch.Tensor, _: torch.Tensor
-    ) -> tuple[torch.Tensor, None, None]:
-        (gradient,) = ctx.saved_tensors
-        bag_of_row = torch.from_numpy(ctx.bags.bag_of_row).to(gradient.device)
-        return grad_log_likelihood[bag_of_row, None] * gradient, None, None
-
-
-def posterior(compute: Compute, log_probs: torch.Tensor, bags: Bags) -> Posterior:
-    """Check the input, run an engine's kernels (CPU, double precision), bring back tensors."""
-    return Posterior(*_LogLikelihood.apply(log_probs, compute, bags))  # type: ignore[no-untyped-call]
-
-
-def checked_array(log_probs: torch.Tensor, bags: Bags) -> FloatArray:
-    """log_probs as a double-precision array, after all checks that need no engine."""
+def check_shapes(log_probs: torch.Tensor, bags: Bags) -> None:
+    """Refuse what cannot be log-probabilities of the instances of these bags."""
     if not isinstance(log_probs, torch.Tensor):
         raise TypeError(f"log_probs is a {type(log_probs).__name__}; a torch.Tensor is expected.")
     if not isinstance(bags, Bags):
@@ -80,6 +39,10 @@ def checked_array(log_probs: torch.Tensor, bags: Bags) -> FloatArray:
             f"{bags.n_instances} instances and {bags.n_classes} classes; "
             f"({bags.n_instances}, {bags.n_classes}) is expected."
         )
+
+
+def checked_array(log_probs: torch.Tensor, bags: Bags) -> FloatArray:
+    """log_probs as a double-precision array, after all checks of its values."""
     log_p: FloatArray = log_probs.detach().to("cpu", torch.float64).contiguous().numpy()
     _refuse_nan(log_p, bags)
     _refuse_impossible(log_p, bags)

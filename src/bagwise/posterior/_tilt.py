@@ -135,8 +135,9 @@ def assign(
     """The most probable labeling with the given counts; False if there is none.
 
     Successive shortest paths: instances come one at a time; where the class an instance wants is
-    full, a chain of moves frees a place. `assigned` (K,) gets positions in `classes`; `moves`
-    (A, A) gets the least loss of log-probability of moving one instance from class a to class b.
+    full, a chain of moves frees a place. No chain passes a class twice, so each has an end.
+    `assigned` (K,) gets positions in `classes`; `moves` (A, A) gets the least loss of
+    log-probability of moving one instance from class a to class b.
     """
     K, A = len(log_probs), len(classes)
     free = counts[classes].copy()
@@ -156,8 +157,9 @@ def assign(
                     continue
                 for b in range(A):
                     through = distance[a] + moves[a, b]
-                    # Rounding must not look like a gain: the chain of moves would run in a circle.
-                    if through + _ROUNDING * (1.0 + abs(through)) < distance[b]:
+                    if through + _ROUNDING * (1.0 + abs(through)) >= distance[b]:
+                        continue
+                    if not _leads_to(before, b, a):
                         distance[b] = through
                         before[b] = a
                         changed = True
@@ -178,6 +180,18 @@ def assign(
         assigned[k] = end
         _moves_from(log_probs, classes, assigned, end, k + 1, moves, mover)
     return True
+
+
+@inline
+def _leads_to(before: IntArray, b: int, a: int) -> bool:
+    """Whether the chain of moves that ends in class a passes class b.
+
+    A circle of moves gains nothing but rounding errors, which can look like a gain each time round:
+    without this, chains would have no end.
+    """
+    while a >= 0 and a != b:
+        a = before[a]
+    return a == b
 
 
 @inline

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import inline, kernel, over_bags
-from bagwise.posterior._result import Posterior, posterior
+from bagwise.posterior._operator import Engine, add_engine, posterior
+from bagwise.posterior._result import Posterior
 from bagwise.posterior._tilt import classes_by_count, tilt
 
 MAX_STATES = 2**24
+_Numbers = npt.NDArray[Any]  # real, or complex for derivatives
+_STEP = 1e-100  # of the complex step
 
 
 def lattice_states(bags: Bags) -> FloatArray:
@@ -51,19 +57,25 @@ def exact_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = MAX_S
     tensor([[0.8571, 0.1429],
             [0.1429, 0.8571]])
     """
+    return posterior("exact", log_probs, bags, (max_states,))
 
-    def compute(log_p: FloatArray, log_likelihood: FloatArray, weights: FloatArray) -> None:
-        states = lattice_states(bags)
-        if (states > max_states).any():
-            bad = int(np.argmax(states > max_states))
-            raise ValueError(
-                f"the exact lattice of bag {bad} (size {bags.sizes[bad]}) has {states[bad]:.3g} "
-                f"states, which need {_memory(_lattice_bytes(bags.counts[bad]))} of memory; "
-                f'max_states is {max_states}. Use engine="bethe" (or "auto"), or raise max_states.'
-            )
-        fill_exact(np.arange(len(bags)), log_p, bags, log_likelihood, weights)
 
-    return posterior(compute, log_probs, bags)
+def _fill(
+    log_p: FloatArray,
+    bags: Bags,
+    log_likelihood: FloatArray,
+    weights: FloatArray,
+    max_states: float,
+) -> None:
+    states = lattice_states(bags)
+    if (states > max_states).any():
+        bad = int(np.argmax(states > max_states))
+        raise ValueError(
+            f"the exact lattice of bag {bad} (size {bags.sizes[bad]}) has {states[bad]:.3g} "
+            f"states, which need {_memory(_lattice_bytes(bags.counts[bad]))} of memory; "
+            f'max_states is {max_states:.0f}. Use engine="bethe" (or "auto"), or raise max_states.'
+        )
+    fill_exact(np.arange(len(bags)), log_p, bags, log_likelihood, weights)
 
 
 def fill_exact(
@@ -77,6 +89,28 @@ def fill_exact(
         _exact(part, log_p, bags.offsets, bags.counts, space, log_likelihood, weights)
 
     over_bags(run, index, states[index] * bags.n_classes)
+
+
+def curve_exact(log_p: FloatArray, bags: Bags, direction: FloatArray, *_: float) -> FloatArray:
+    """The derivative of the weights in a direction of log p, (N, C): covariances of labels.
+
+        d w[k, c] / d log p[j, d] = P(Y_k = c, Y_j = d | S, X) - w[k, c] w[j, d]
+
+    By a complex step: the lattice program is run on p (1 + i h v). Nothing is subtracted, so h can
+    be so small that the answer is that of double precision.
+    """
+    bent = np.empty(log_p.shape)
+    states = lattice_states(bags)
+
+    def run(part: IntArray) -> None:
+        space = np.empty(2 * int(states[part].max()), np.complex128)
+        _exact_curve(part, log_p, bags.offsets, bags.counts, direction, space, bent)
+
+    over_bags(run, np.arange(len(bags)), 4 * states * bags.n_classes)
+    return bent
+
+
+add_engine("exact", Engine(_fill, curve=curve_exact))
 
 
 def _lattice_bytes(counts: IntArray) -> float:
@@ -109,27 +143,63 @@ def _exact(
 ) -> None:
     for bag in index:
         rows = slice(offsets[bag], offsets[bag + 1])
-        log_likelihood[bag] = _exact_bag(log_probs[rows], counts[bag], space, weights[rows])
+        log_p, w = log_probs[rows], weights[rows]
+        classes = classes_by_count(counts[bag])
+        w[:] = 0.0
+        if len(classes) == 1:
+            w[:, classes[0]] = 1.0
+            log_likelihood[bag] = log_p[:, classes[0]].sum()
+            continue
+        p = np.empty((len(log_p), len(classes)))
+        offset = tilt(log_p, counts[bag], classes, p)
+        found = np.empty_like(p)
+        log_likelihood[bag] = offset + np.log(_lattice(p, counts[bag][classes], space, found))
+        for k in range(len(w)):
+            for a in range(len(classes)):
+                w[k, classes[a]] = found[k, a]
+
+
+@kernel
+def _exact_curve(
+    index: IntArray,
+    log_probs: FloatArray,
+    offsets: IntArray,
+    counts: IntArray,
+    direction: FloatArray,
+    space: npt.NDArray[np.complex128],
+    bent: FloatArray,
+) -> None:
+    for bag in index:
+        rows = slice(offsets[bag], offsets[bag + 1])
+        log_p, v, slope = log_probs[rows], direction[rows], bent[rows]
+        classes = classes_by_count(counts[bag])
+        slope[:] = 0.0
+        if len(classes) == 1:
+            continue
+        p = np.empty((len(log_p), len(classes)))
+        tilt(log_p, counts[bag], classes, p)
+        moved = np.empty(p.shape, np.complex128)
+        for k in range(len(p)):
+            for a in range(len(classes)):
+                moved[k, a] = p[k, a] * (1.0 + 1j * (_STEP * v[k, classes[a]]))
+        found = np.empty_like(moved)
+        _lattice(moved, counts[bag][classes], space, found)
+        for k in range(len(p)):
+            for a in range(len(classes)):
+                slope[k, classes[a]] = found[k, a].imag / _STEP
 
 
 @inline
-def _exact_bag(
-    log_probs: FloatArray, counts: IntArray, space: FloatArray, weights: FloatArray
-) -> float:
-    """log P(S|X) of one bag, its weights written to `weights` (K, C)."""
-    weights[:] = 0.0
-    classes = classes_by_count(counts)
-    K, A = len(log_probs), len(classes)
-    if A == 1:
-        weights[:, classes[0]] = 1.0
-        return float(log_probs[:, classes[0]].sum())
-    p = np.empty((K, A))
-    offset = tilt(log_probs, counts, classes, p)
+def _lattice(p: _Numbers, n: IntArray, space: _Numbers, weights: _Numbers) -> Any:
+    """P(S) of one bag of at least two classes, its weights written to `weights` (K, A).
 
+    `p` (K, A) are tilted probabilities of the occurring classes, rarest first. The kind of number,
+    real or complex, is that of `p`, `space` and `weights`.
+    """
+    K, A = p.shape
     # The two commonest classes are the inner digits of a state's number: a block. A step along any
     # other class goes to the same place of another block, so whole blocks are combined at once,
     # with multipliers that depend on the place in the block and on the total of the outer digits.
-    n = counts[classes]
     width = n[A - 1] + 1
     block = (n[A - 2] + 1) * width
     outer_total = K - n[A - 2] - n[A - 1]
@@ -139,7 +209,7 @@ def _exact_bag(
         strides[c] = blocks
         blocks *= n[c] + 1
     # step[t, c, i] = p[t + (total of the inner digits at place i), c]
-    step = np.zeros((outer_total + 1, A - 2, block))
+    step = np.zeros((outer_total + 1, A - 2, block), p.dtype)
     for t in range(outer_total + 1):
         for i in range(block if A > 2 else 0):
             k = t + i // width + i % width
@@ -151,30 +221,27 @@ def _exact_bag(
     forward = space[: blocks * block].reshape(blocks, block)
     backward = space[blocks * block : 2 * blocks * block].reshape(blocks, block)
     _sweep_forward(forward, step, inner, n, strides)
-    found = np.zeros(step.shape)
-    found_inner = np.zeros(inner.shape)
+    found = np.zeros_like(step)
+    found_inner = np.zeros_like(inner)
     _sweep_backward(forward, backward, step, inner, n, strides, found, found_inner)
 
+    weights[:, : A - 2] = 0.0
     for t in range(outer_total + 1):
         for i in range(block if A > 2 else 0):
             k = t + i // width + i % width
             if k < K:
                 for c in range(A - 2):
-                    weights[k, classes[c]] += found[t, c, i]
+                    weights[k, c] += found[t, c, i]
     for k in range(K):
-        weights[k, classes[A - 2]] = found_inner[0, k]
-        weights[k, classes[A - 1]] = found_inner[1, k]
-        total = 0.0
-        for a in range(A):
-            total += weights[k, classes[a]]
-        for a in range(A):
-            weights[k, classes[a]] /= total
-    return offset + float(np.log(forward[blocks - 1, block - 1]))
+        weights[k, A - 2] = found_inner[0, k]
+        weights[k, A - 1] = found_inner[1, k]
+        weights[k] /= weights[k].sum()
+    return forward[blocks - 1, block - 1]
 
 
 @inline
 def _sweep_forward(
-    forward: FloatArray, step: FloatArray, inner: FloatArray, n: IntArray, strides: IntArray
+    forward: _Numbers, step: _Numbers, inner: _Numbers, n: IntArray, strides: IntArray
 ) -> None:
     """F of all states: block after block, first from other blocks, then within the block."""
     blocks, block = forward.shape
@@ -207,14 +274,14 @@ def _sweep_forward(
 
 @inline
 def _sweep_backward(
-    forward: FloatArray,
-    backward: FloatArray,
-    step: FloatArray,
-    inner: FloatArray,
+    forward: _Numbers,
+    backward: _Numbers,
+    step: _Numbers,
+    inner: _Numbers,
     n: IntArray,
     strides: IntArray,
-    found: FloatArray,
-    found_inner: FloatArray,
+    found: _Numbers,
+    found_inner: _Numbers,
 ) -> None:
     """B of all states, and the sums over states s of F[s] p B[s + e_c].
 

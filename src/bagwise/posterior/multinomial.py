@@ -7,7 +7,8 @@ import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import inline, kernel, log_sum_exp, over_bags
-from bagwise.posterior._result import Posterior, posterior
+from bagwise.posterior._operator import Engine, add_engine, posterior
+from bagwise.posterior._result import Posterior
 
 
 def multinomial_posterior(log_probs: torch.Tensor, bags: Bags) -> Posterior:
@@ -37,21 +38,26 @@ def multinomial_posterior(log_probs: torch.Tensor, bags: Bags) -> Posterior:
             [0.4179, 0.5821],
             [0.5714, 0.4286]])
     """
+    return posterior("multinomial", log_probs, bags)
 
-    def compute(log_p: FloatArray, log_likelihood: FloatArray, weights: FloatArray) -> FloatArray:
-        gradient = np.empty(log_p.shape)
-        # log (K-1)! / prod_c n_c!, the part of the multinomial coefficient all y share
-        shared = _log_factorial(bags.sizes - 1) - _log_factorial(bags.counts).sum(axis=1)
 
-        def run(index: IntArray) -> None:
-            _multinomial(
-                index, log_p, bags.offsets, bags.counts, shared, log_likelihood, weights, gradient
-            )
+def _fill(
+    log_p: FloatArray, bags: Bags, log_likelihood: FloatArray, weights: FloatArray
+) -> FloatArray:
+    gradient = np.empty(log_p.shape)
+    # log (K-1)! / prod_c n_c!, the part of the multinomial coefficient all y share
+    shared = _log_factorial(bags.sizes - 1) - _log_factorial(bags.counts).sum(axis=1)
 
-        over_bags(run, np.arange(len(bags)), 100.0 * bags.sizes * bags.n_classes)
-        return gradient
+    def run(index: IntArray) -> None:
+        _multinomial(
+            index, log_p, bags.offsets, bags.counts, shared, log_likelihood, weights, gradient
+        )
 
-    return posterior(compute, log_probs, bags)
+    over_bags(run, np.arange(len(bags)), 100.0 * bags.sizes * bags.n_classes)
+    return gradient
+
+
+add_engine("multinomial", Engine(_fill, own_gradient=True))
 
 
 def _log_factorial(n: IntArray) -> FloatArray:

@@ -7,7 +7,8 @@ import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import inline, kernel, log_sum_exp, over_bags
-from bagwise.posterior._result import Posterior, posterior
+from bagwise.posterior._operator import Engine, add_engine, posterior
+from bagwise.posterior._result import Posterior
 from bagwise.posterior._tilt import classes_by_count
 
 _SMALLEST = -300.0  # smallest exponent for which scaling cannot lose an entry to underflow
@@ -46,23 +47,26 @@ def transport_posterior(
             "a positive finite epsilon and at least one iteration are needed."
         )
 
-    def compute(log_p: FloatArray, log_likelihood: FloatArray, weights: FloatArray) -> None:
-        def run(index: IntArray) -> None:
-            _transport(
-                index,
-                log_p,
-                bags.offsets,
-                bags.counts,
-                float(epsilon),
-                iterations,
-                log_likelihood,
-                weights,
-            )
+    return posterior("transport", log_probs, bags, (epsilon, iterations))
 
-        cost = 2.0 * iterations * bags.sizes * bags.n_classes
-        over_bags(run, np.arange(len(bags)), cost)
 
-    return posterior(compute, log_probs, bags)
+def _fill(
+    log_p: FloatArray,
+    bags: Bags,
+    log_likelihood: FloatArray,
+    weights: FloatArray,
+    epsilon: float,
+    iterations: float,
+) -> None:
+    steps = int(iterations)
+
+    def run(index: IntArray) -> None:
+        _transport(index, log_p, bags.offsets, bags.counts, epsilon, steps, log_likelihood, weights)
+
+    over_bags(run, np.arange(len(bags)), 2.0 * steps * bags.sizes * bags.n_classes)
+
+
+add_engine("transport", Engine(_fill))
 
 
 @kernel

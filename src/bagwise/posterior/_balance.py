@@ -1,0 +1,92 @@
+"""Weights whose columns sum to the counts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bagwise.bags import FloatArray, IntArray
+from bagwise.posterior._kernels import inline
+
+_SINKHORN_STEPS = 30
+_NEWTON_STEPS = 60
+_BALANCED = 1e-7  # column sums this close to the counts are as good as equal
+_LONGEST = 2.0  # step of a logarithm
+
+
+@inline
+def covariance(w: FloatArray) -> FloatArray:
+    """diag(sum_k w) - w'w: covariances (A, A) of the counts of instances with label shares w."""
+    K, A = w.shape
+    sigma = np.zeros((A, A))
+    for k in range(K):
+        for a in range(A):
+            for b in range(A):
+                sigma[a, b] += w[k, a] * ((1.0 if a == b else 0.0) - w[k, b])
+    return sigma
+
+
+@inline
+def balance(w: FloatArray, n: IntArray) -> bool:
+    """Scale columns and rows of w (K, A) until columns sum to n and rows to 1; whether they do.
+
+    Sinkhorn steps are cheap but can be slow; where they are, Newton steps on the logarithms of the
+    column factors do the rest. They minimise the convex sum_k log sum_a w[k, a] x_a - sum_a n_a log
+    x_a, whose gradient is what the columns sum to too much and whose Hessian is the covariance.
+    """
+    K, A = w.shape
+    for _ in range(_SINKHORN_STEPS):
+        if _left_over(w, n) < _BALANCED:
+            return True
+        for a in range(A):
+            column = w[:, a].sum()
+            if column > 0.0:
+                for k in range(K):
+                    w[k, a] *= n[a] / column
+        for k in range(K):
+            w[k] /= w[k].sum()
+    excess = np.empty(A)
+    for _ in range(_NEWTON_STEPS):
+        if _left_over(w, n) < _BALANCED:
+            return True
+        sigma = covariance(w)
+        for a in range(A):
+            excess[a] = w[:, a].sum() - n[a]
+            sigma[a, a] += 1e-9 * (n[a] + abs(excess[a])) + 1e-14
+        _solve(sigma, excess)
+        longest = _LONGEST
+        for a in range(A):
+            longest = max(longest, abs(excess[a]))
+        for a in range(A):
+            factor = np.exp(-excess[a] * _LONGEST / longest)
+            for k in range(K):
+                w[k, a] *= factor
+        for k in range(K):
+            w[k] /= w[k].sum()
+    return _left_over(w, n) < _BALANCED
+
+
+@inline
+def _left_over(w: FloatArray, n: IntArray) -> float:
+    worst = 0.0
+    for a in range(len(n)):
+        worst = max(worst, abs(w[:, a].sum() - n[a]))
+    return worst
+
+
+@inline
+def _solve(matrix: FloatArray, x: FloatArray) -> None:
+    """Replace x by the solution y of matrix y = x, for a positive definite matrix.
+
+    By plain elimination: numba takes six seconds to compile a call of LAPACK.
+    """
+    A = len(x)
+    for i in range(A):
+        for j in range(i + 1, A):
+            factor = matrix[j, i] / matrix[i, i]
+            x[j] -= factor * x[i]
+            for c in range(i, A):
+                matrix[j, c] -= factor * matrix[i, c]
+    for i in range(A - 1, -1, -1):
+        for c in range(i + 1, A):
+            x[i] -= matrix[i, c] * x[c]
+        x[i] /= matrix[i, i]

@@ -1,0 +1,181 @@
+"""The posterior as an operator of PyTorch: engines run inside it, gradients and compilers see it.
+
+`torch.ops.bagwise.posterior(log_probs, sizes, counts, engine, options)` returns each bag's
+log-likelihood (B,), the weights (N, C), and the gradient (N, C) where that is not the weights (else
+it is empty). An operator has a shape that compilers can reason about without running it, so a
+compiled training step calls it like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from bagwise.bags import Bags, FloatArray
+from bagwise.posterior._result import Posterior, check_shapes, checked_array
+
+Fill = Callable[..., FloatArray | None]
+"""fill(log_p (N, C), bags, log_likelihood (B,), weights (N, C), *options) fills the two arrays. It
+returns the gradient (N, C) of each bag's log-likelihood where `own_gradient` says so."""
+
+Curve = Callable[..., FloatArray]
+"""curve(log_p (N, C), bags, direction (N, C), *options): the derivative of the weights in that
+direction, (N, C)."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How a posterior is computed.
+
+    Attributes:
+        fill: the likelihoods and weights.
+        own_gradient: whether `fill` returns a gradient that is not the weights.
+        curve: the second derivative of the log-likelihood, where it is known.
+    """
+
+    fill: Fill
+    own_gradient: bool = False
+    curve: Curve | None = None
+
+
+_ENGINES: dict[str, Engine] = {}
+
+
+def add_engine(name: str, engine: Engine) -> None:
+    """Make an engine known to the operator."""
+    _ENGINES[name] = engine
+
+
+def posterior(
+    engine: str, log_probs: torch.Tensor, bags: Bags, options: Sequence[float] = ()
+) -> Posterior:
+    """Check the input, run an engine (CPU, double precision), bring back tensors."""
+    check_shapes(log_probs, bags)
+    numbers = [float(option) for option in options]
+    log_likelihood, weights, _ = _posterior(log_probs, *bags.tensors, engine, numbers)
+    return Posterior(log_likelihood, weights.detach())
+
+
+@torch.library.custom_op("bagwise::posterior", mutates_args=())
+def _posterior(
+    log_probs: torch.Tensor,
+    sizes: torch.Tensor,
+    counts: torch.Tensor,
+    engine: str,
+    options: list[float],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    bags = Bags.of_tensors(sizes, counts)
+    log_p = checked_array(log_probs, bags)
+    log_likelihood = np.empty(len(bags))
+    weights = np.empty(log_p.shape)
+    gradient = _ENGINES[engine].fill(log_p, bags, log_likelihood, weights, *options)
+    found = (log_likelihood, weights, np.empty(0) if gradient is None else gradient)
+    kind = _precision(log_probs)
+    first, second, third = (torch.from_numpy(x).to(log_probs.device, kind) for x in found)
+    return first, second, third
+
+
+def _precision(log_probs: torch.Tensor) -> torch.dtype:
+    # Half precision has three digits: a log-likelihood of -300 would lose its decimals.
+    return torch.float32 if log_probs.dtype.itemsize < 4 else log_probs.dtype
+
+
+@_posterior.register_fake
+def _(
+    log_probs: torch.Tensor,
+    sizes: torch.Tensor,
+    counts: torch.Tensor,
+    engine: str,
+    options: list[float],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    weights = torch.empty_like(
+        log_probs, dtype=_precision(log_probs), memory_format=torch.contiguous_format
+    )
+    gradient = torch.empty_like(weights) if _ENGINES[engine].own_gradient else weights.new_empty(0)
+    return weights.new_empty(sizes.shape[0]), weights, gradient
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+    log_probs, sizes, counts, ctx.engine, ctx.options = inputs
+    gradient = output[2] if _ENGINES[ctx.engine].own_gradient else output[1]
+    ctx.save_for_backward(log_probs, sizes, counts, gradient)
+
+
+def _backward(ctx: Any, grad: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    log_probs, sizes, counts, gradient = ctx.saved_tensors
+    if torch.is_grad_enabled():  # someone wants to differentiate the gradient
+        found = _Gradient.apply(  # type: ignore[no-untyped-call]
+            log_probs, grad, gradient.detach(), sizes, counts, ctx.engine, ctx.options
+        )
+    else:
+        found = _by_row(grad, sizes, len(log_probs)) * gradient
+    return found.to(log_probs.dtype), None, None, None, None
+
+
+_posterior.register_autograd(_backward, setup_context=_keep)
+
+
+def _by_row(of_bags: torch.Tensor, sizes: torch.Tensor, rows: int) -> torch.Tensor:
+    """(N, 1) the value of each row's bag."""
+    repeats = sizes.to(of_bags.device)
+    return of_bags.repeat_interleave(repeats, output_size=rows)[:, None]
+
+
+class _Gradient(torch.autograd.Function):
+    """grad[bag of k] * gradient[k, c], as a function of log_probs and grad."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        log_probs: torch.Tensor,
+        grad: torch.Tensor,
+        gradient: torch.Tensor,
+        sizes: torch.Tensor,
+        counts: torch.Tensor,
+        engine: str,
+        options: list[float],
+    ) -> torch.Tensor:
+        ctx.save_for_backward(log_probs, grad, gradient, sizes, counts)
+        ctx.engine, ctx.options = engine, options
+        return _by_row(grad, sizes, len(log_probs)) * gradient
+
+    @staticmethod
+    def backward(ctx: Any, direction: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        log_probs, grad, gradient, sizes, counts = ctx.saved_tensors
+        bags = Bags.of_tensors(sizes, counts)
+        curve = _ENGINES[ctx.engine].curve
+        if curve is None:
+            raise RuntimeError(
+                f"the engine {ctx.engine!r} has no second derivative of the log-likelihood; "
+                'use engine="exact", which has.'
+            )
+        v = direction * _by_row(grad, sizes, len(log_probs))
+        log_p = checked_array(log_probs, bags)
+        bent = curve(log_p, bags, v.detach().cpu().double().numpy(), *ctx.options)
+        of_bags = torch.zeros_like(grad).index_add(
+            0, torch.from_numpy(bags.bag_of_row).to(grad.device), (direction * gradient).sum(1)
+        )
+        second = torch.from_numpy(bent).to(log_probs.device, log_probs.dtype)
+        if torch.is_grad_enabled():
+            second, of_bags = _NoThird.apply(second, of_bags, log_probs, grad, direction)  # type: ignore[no-untyped-call]
+        return second, of_bags, None, None, None, None, None
+
+
+class _NoThird(torch.autograd.Function):
+    """Second derivatives, which cannot be differentiated again: an error is better than a wrong
+    number.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, second: torch.Tensor, of_bags: torch.Tensor, *depends_on: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return second.clone(), of_bags.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        raise RuntimeError("a bag's log-likelihood can be differentiated twice, not three times.")

@@ -1,0 +1,96 @@
+"""The engine that chooses: which bags it computes exactly, and what it promises then."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bagwise import Bags, bag_posterior
+from bagwise.posterior import lattice_states
+from bagwise.posterior.pruned import fill_pruned
+from oracles import informed_bags, random_bags
+
+
+def pruned(log_probs: torch.Tensor, bags: Bags) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Log-likelihoods, weights, and the bags that were left to another engine."""
+    log_likelihood, weights = np.full(len(bags), np.nan), np.full(log_probs.shape, np.nan)
+    index = np.arange(len(bags))
+    left = fill_pruned(index, log_probs.numpy(), bags, log_likelihood, weights)
+    return log_likelihood, weights, left
+
+
+def test_independent_pairs_in_a_large_bag_are_computed_exactly() -> None:
+    # Ten pairs of instances that could be either of two classes; bethe says .0007 for .5025.
+    K = 20
+    log_probs = torch.full((K, K), -30.0, dtype=torch.float64)
+    for pair in range(0, K, 2):
+        log_probs[pair : pair + 2, pair : pair + 2] = torch.tensor([[0, 0], [0, 0.01]])
+    bags = Bags([K], [[1] * K])
+    assert lattice_states(bags)[0] > 2**16
+    post = bag_posterior(log_probs, bags)
+    exact = bag_posterior(log_probs, bags, engine="exact")
+    torch.testing.assert_close(post.weights, exact.weights, atol=1e-9, rtol=0)
+    assert post.weights[0, 0].item() == pytest.approx(0.5025, abs=1e-4)
+    assert post.log_likelihood.item() == pytest.approx(exact.log_likelihood.item(), abs=1e-9)
+
+
+@pytest.mark.parametrize(("K", "C", "s"), [(32, 10, 16.0), (20, 20, 16.0), (40, 6, 20.0)])
+def test_bags_of_a_confident_classifier_are_as_good_as_exact(K: int, C: int, s: float) -> None:
+    log_probs, bags = informed_bags(5, K, 8, s, C)
+    large = lattice_states(bags) > 2**16
+    assert large.any()
+    auto = bag_posterior(log_probs, bags)
+    exact = bag_posterior(log_probs, bags, engine="exact")
+    bethe = bag_posterior(log_probs, bags, engine="bethe", max_iterations=5000)
+    torch.testing.assert_close(auto.weights, exact.weights, atol=1e-7, rtol=0)
+    torch.testing.assert_close(auto.log_likelihood, exact.log_likelihood, atol=1e-7, rtol=0)
+    assert (bethe.weights - exact.weights).abs().max() > 1e-4
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.lists(st.integers(1, 12), min_size=1, max_size=4),
+    st.integers(2, 6),
+    st.sampled_from([0.3, 2.0, 10.0, 40.0, 1000.0]),
+)
+def test_what_is_pruned_is_within_its_bound(
+    seed: int, sizes: list[int], C: int, spread: float
+) -> None:
+    log_probs, bags = random_bags(seed, sizes, C, spread)
+    log_likelihood, weights, left = pruned(log_probs, bags)
+    exact = bag_posterior(log_probs, bags, engine="exact")
+    done = np.setdiff1d(np.arange(len(bags)), left)
+    off = exact.log_likelihood.numpy()[done] - log_likelihood[done]
+    rounding = 1e-9 * (1 + np.abs(log_likelihood[done]))
+    assert (off >= -rounding).all()  # nothing is added
+    assert (off <= 1e-5 + rounding).all()
+    rows = bags.rows(done)
+    assert (np.abs(weights[rows] - exact.weights.numpy()[rows]).sum(1) <= 2e-5 + 1e-9).all()
+
+
+def test_small_bags_need_no_other_engine() -> None:
+    log_probs, bags = random_bags(0, [3, 5, 8], 4)
+    assert len(pruned(log_probs, bags)[2]) == 0
+
+
+def test_bags_with_too_many_states_are_left_alone() -> None:
+    log_probs, bags = informed_bags(0, 64, 3, 0.3)
+    log_likelihood, weights, left = pruned(log_probs, bags)
+    assert left.tolist() == [0, 1, 2]
+    assert np.isnan(log_likelihood).all()
+    assert np.isnan(weights).all()
+
+
+def test_lattices_too_large_to_number_their_states_are_pruned_too() -> None:
+    # 100 classes in a bag of 300: 4^100 states have no numbers of 64 bits.
+    log_probs, bags = informed_bags(1, 300, 1, 60.0, C=100)
+    assert lattice_states(bags)[0] > 2.0**64
+    log_likelihood, weights, left = pruned(log_probs, bags)
+    assert len(left) == 0
+    np.testing.assert_allclose(weights.sum(0), bags.counts[0], atol=1e-6)
+    bethe = bag_posterior(log_probs, bags, engine="bethe")
+    assert np.abs(weights - bethe.weights.numpy()).sum(1).mean() < 1e-3
+    assert log_likelihood[0] == pytest.approx(bethe.log_likelihood.item(), abs=0.1)
