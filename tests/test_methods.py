@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
@@ -150,3 +153,108 @@ def test_data_of_different_lengths_are_refused() -> None:
         BagData(torch.zeros(3, 1), Bags([2], [[1, 1]]))
     with pytest.raises(ValueError, match=r"labels has shape \(3,\)"):
         BagData(torch.zeros(2, 1), Bags([2], [[1, 1]]), torch.zeros(3))
+
+
+class _Scaled(Method):
+    def __init__(self, scale: float = 2.0) -> None:
+        super().__init__()
+        self.factor = scale
+
+    def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        return self.factor * logits.square().mean()
+
+
+def test_an_argument_that_is_not_kept_is_named_before_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(METHODS, "scaled", _Scaled)
+    mistake = r"_Scaled has no attribute 'scale'; keep .* in attributes of the same names"
+    with pytest.raises(TypeError, match=mistake):
+        make_method("scaled", scale=3.0)
+    with pytest.raises(TypeError, match=mistake):
+        make_method(_Scaled())
+    with pytest.raises(TypeError, match=mistake):
+        _Scaled().settings()
+
+
+def test_the_settings_of_every_method_make_it_again() -> None:
+    for name in METHODS:
+        settings = make_method(name).settings()
+        assert make_method(name, **settings).settings() == settings
+    assert make_method("cc", engine="bethe", iterations=7).settings() == {
+        "engine": "bethe",
+        "iterations": 7,
+    }
+
+
+def test_options_for_a_method_that_is_made_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"record_gap would be ignored; give RC its options"):
+        make_method(RC(), record_gap=True)
+
+
+def test_a_name_is_taken_once_but_a_cell_may_be_run_twice() -> None:
+    cc = METHODS["cc"]
+
+    def cell(factor: float) -> type[Method]:
+        @register("test_only_cell")
+        class Cell(Method):
+            def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+                return factor * logits.mean()
+
+        return Cell
+
+    try:
+        cell(1.0)
+        again = cell(2.0)
+        assert METHODS["test_only_cell"] is again
+        with pytest.raises(ValueError, match=r"method 'cc' already, bagwise\.methods\.direct\.CC;"):
+            register("cc")(_Scaled)
+        with pytest.raises(ValueError, match=r"Cell is registered as 'test_only_cell' already"):
+            register("another_name")(again)
+    finally:
+        del METHODS["test_only_cell"]
+    assert METHODS["cc"] is cc
+    assert _Scaled.name == ""
+    assert "another_name" not in METHODS
+
+
+@pytest.mark.parametrize("name", ["", "my method", "cc-2", "2cc", "a/b", "cc.x", None, 3, _Scaled])
+def test_a_method_needs_a_name_that_can_be_written_anywhere(name: Any) -> None:
+    with pytest.raises(ValueError, match=r'write @register\("name"\)'):
+        register(name)
+
+
+def test_only_methods_with_named_options_are_registered() -> None:
+    class Positional(_Scaled):
+        def __init__(self, *scales: float) -> None:
+            super().__init__(*scales)
+            self.scales = scales
+
+    with pytest.raises(TypeError, match=r"Positional takes \*scales.*given by name"):
+        register("test_only_positional")(Positional)
+    for other in (int, make_method("cc"), len):
+        with pytest.raises(TypeError, match="a subclass of Method is expected"):
+            register("test_only_other")(other)  # type: ignore[arg-type]
+    assert not {"test_only_positional", "test_only_other"} & set(METHODS)
+
+
+@pytest.mark.parametrize("name", ["cc", "rc", "llpfc", "ot"])
+def test_bags_whose_arrays_cannot_be_written_to_train_without_a_warning(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = some_data([4] * 6)
+    for array in (data.bags.bag_of_row, data.bags.proportions):
+        array.setflags(write=False)
+    monkeypatch.setattr(torch, "from_numpy", _from_writable)
+    method = make_method(name)
+    method.begin(data, CPU)
+    generator = torch.Generator().manual_seed(0)
+    method.begin_epoch(1, generator)
+    for batch in method.batches(data, 100, generator):
+        assert method.loss(data.inputs[batch.rows], batch).isfinite()
+
+
+def _from_writable(array: npt.NDArray[Any], make: Any = torch.from_numpy) -> torch.Tensor:
+    assert array.flags.writeable  # PyTorch warns only once a process, which no test can rely on
+    tensor: torch.Tensor = make(array)
+    return tensor

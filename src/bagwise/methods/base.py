@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -51,9 +51,15 @@ class Method(ABC):
         """The constructor's arguments, read from the attributes of the same names."""
         found: dict[str, Any] = {}
         for argument in inspect.signature(type(self)).parameters.values():
-            value = getattr(self, argument.name, None)
+            if not hasattr(self, argument.name):
+                raise TypeError(
+                    f"{type(self).__name__} has no attribute {argument.name!r}; keep the "
+                    "constructor's arguments in attributes of the same names: what is saved is "
+                    "read from there."
+                )
+            value = getattr(self, argument.name)
             if argument.kind is argument.VAR_KEYWORD:
-                found.update(value or {})
+                found.update(value)
             else:
                 found[argument.name] = value
         return found
@@ -84,15 +90,48 @@ METHODS: dict[str, type[Method]] = {}
 _M = TypeVar("_M", bound=type[Method])
 
 
-def register(name: str) -> Any:
-    """Make a method class known by name."""
+def register(name: str) -> Callable[[_M], _M]:
+    """Make a method class known by name.
+
+    A name is taken once; only a class of the same module and qualified name may take it again, as
+    when a notebook's cell is run twice.
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(
+            f'a method is registered as {name!r}; write @register("name") with a name of letters, '
+            "digits and underscores that begins with a letter."
+        )
 
     def enter(cls: _M) -> _M:
+        _check_class(cls)
+        for known, other in METHODS.items():
+            same = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
+            if known == name and not same:
+                raise ValueError(
+                    f"there is a method {name!r} already, {other.__module__}.{other.__qualname__}; "
+                    "choose another name."
+                )
+            if known != name and other is cls:
+                raise ValueError(
+                    f"{cls.__qualname__} is registered as {known!r} already; a class has one name."
+                )
         cls.name = name
         METHODS[name] = cls
         return cls
 
     return enter
+
+
+def _check_class(cls: Any) -> None:
+    """The class can be made from settings by name, which is how it is found when loaded."""
+    if not (isinstance(cls, type) and issubclass(cls, Method)):
+        raise TypeError(f"{cls!r} is registered as a method; a subclass of Method is expected.")
+    for argument in inspect.signature(cls).parameters.values():
+        if argument.kind in (argument.POSITIONAL_ONLY, argument.VAR_POSITIONAL):
+            raise TypeError(
+                f"the constructor of {cls.__name__} takes {argument} by position; options of a "
+                "method are given by name."
+            )
 
 
 def make_method(method: Any, **options: Any) -> Method:
@@ -101,13 +140,21 @@ def make_method(method: Any, **options: Any) -> Method:
     >>> make_method("ot", epsilon=0.5).epsilon
     0.5
     """
-    if isinstance(method, Method):
-        return method
     if isinstance(method, type):
         raise TypeError(f"method is the class {method.__name__}; pass {method.__name__}().")
-    if method not in METHODS:
+    if isinstance(method, Method):
+        if options:
+            raise TypeError(
+                f"method is made already, and {', '.join(options)} would be ignored; "
+                f"give {type(method).__name__} its options when it is made."
+            )
+        made = method
+    elif isinstance(method, str) and method in METHODS:
+        try:
+            made = METHODS[method](**options)
+        except TypeError as error:
+            raise TypeError(f"method {method!r}: {error}") from None
+    else:
         raise ValueError(f"method is {method!r}; choose one of {', '.join(METHODS)}.")
-    try:
-        return METHODS[method](**options)
-    except TypeError as error:
-        raise TypeError(f"method {method!r}: {error}") from None
+    made.settings()  # an author's mistake shows now, not when hours of training are saved
+    return made

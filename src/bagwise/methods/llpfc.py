@@ -55,6 +55,8 @@ class LLPFC(Method):
                 f"{len(data.bags)} bags; use more bags or another method."
             )
         self._bags: Bags = data.bags
+        self._bag_of_row = torch.tensor(data.bags.bag_of_row)
+        self._proportions = torch.tensor(data.bags.proportions).float()
         self._device = device
         # The group (or -1) and the noisy label of every bag; filled when the first epoch begins.
         self.kept["group"] = torch.full((len(data.bags),), -1)
@@ -70,7 +72,7 @@ class LLPFC(Method):
             self.kept["label"][order] = torch.arange(len(order)) % C
         grouped = torch.argsort(self.kept["group"] * self._bags.n_classes + self.kept["label"])
         grouped = grouped[self.kept["group"][grouped] >= 0]
-        gamma = torch.from_numpy(self._bags.proportions).float()[grouped]
+        gamma = self._proportions[grouped]
         C = self._bags.n_classes
         self._transitions = transition_matrices(gamma.reshape(-1, C, C)).to(self._device)
 
@@ -83,7 +85,7 @@ class LLPFC(Method):
 
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
         """`llpfc_loss`."""
-        bag = torch.from_numpy(self._bags.bag_of_row)[batch.rows]
+        bag = self._bag_of_row[batch.rows]
         return llpfc_loss(
             logits,
             self.kept["label"][bag].to(logits.device),

@@ -23,8 +23,8 @@ class StoredProbabilities(Method):
 
     def begin(self, data: BagData, device: torch.device) -> None:
         """Store the bag's proportions for every instance."""
-        proportions = torch.from_numpy(data.bags.proportions).float().log()
-        self.kept["log_probs"] = proportions[torch.from_numpy(data.bags.bag_of_row)].to(device)
+        proportions = torch.tensor(data.bags.proportions).float().log()
+        self.kept["log_probs"] = proportions[torch.tensor(data.bags.bag_of_row)].to(device)
 
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
         """The loss under what is stored, which the current log-probabilities then replace."""
