@@ -6,13 +6,14 @@ import copy
 import math
 import time
 from dataclasses import asdict, dataclass, field, replace
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import nn
 
+from bagwise.checks import check_all, one_of, real_number, whole_number
 from bagwise.data import BagData
 from bagwise.evaluation import evaluate
 from bagwise.methods import Batch, Method, make_method
@@ -61,28 +62,25 @@ class TrainingOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        checks = {
-            "epochs": _is_number(self.epochs, Integral) and self.epochs >= 1,
-            "lr": _is_number(self.lr, Real) and 0 < self.lr < math.inf,
-            "weight_decay": _is_number(self.weight_decay, Real) and self.weight_decay >= 0,
-            "batch_instances": _is_number(self.batch_instances, Integral)
-            and self.batch_instances >= 1,
-            "schedule": self.schedule in ("constant", "one_cycle"),
-            "average": self.average is None or 0 < self.average < 1,
-            "clip": self.clip is None or self.clip > 0,
-            "select": self.select in ("bag_loss", "accuracy", "last"),
-            "patience": self.patience is None or self.patience >= 1,
-        }
-        for name, good in checks.items():
-            if not good:
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}, which training cannot use; "
-                    "see bagwise.training.TrainingOptions for what it can be."
-                )
+        check_all(_OPTIONS, self)
+        for name in _OPTIONS:
+            value = getattr(self, name)
+            if isinstance(value, np.generic):  # checkpoints are JSON, which knows no numpy
+                object.__setattr__(self, name, value.item())
 
 
-def _is_number(value: object, kind: type) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
+_OPTIONS = {
+    "epochs": whole_number(1, 2**53),
+    "lr": real_number(0),
+    "weight_decay": real_number(0, with_low=True),
+    "batch_instances": whole_number(1, 2**53),
+    "schedule": one_of("constant", "one_cycle"),
+    "average": real_number(0, 1).or_none(),
+    "clip": real_number(0).or_none(),
+    "select": one_of("bag_loss", "accuracy", "last"),
+    "patience": whole_number(1, 2**53).or_none(),
+    "seed": whole_number(0, 2**63 - 1),
+}
 
 
 @dataclass
