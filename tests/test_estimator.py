@@ -382,7 +382,6 @@ def test_only_a_model_folder_is_replaced(fitted: LLPClassifier, tmp_path: Path) 
     [
         ([None, "a"], {"a": [1, 1]}, "bag of row 0 is missing"),
         ([1, "a"], {"a": [1, 1]}, "some bag ids are text"),
-        (["a", "a"], {"a": 0.5}, r"0.5 for bag 'a'; a number for each class"),
         (["a"] * 20, {"a": [0.045] * 20}, "sum to 0.9"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,11 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray, rounding_slack
-
-Proportions = Mapping[Any, Any] | npt.ArrayLike | Any
-"""A mapping id -> {class: number} or id -> [number of each class]; an array (B, C) in the order of
-the sorted ids; or a data frame indexed by id with a column for each class. The numbers are counts
-or proportions."""
+from bagwise.proportions import Proportions, read_proportions
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,7 @@ def bag_targets(
 
     Args:
         bag_ids: (N,) the bag of each row, integers or strings, in any order.
-        proportions: what is known of each bag.
+        proportions: what is known of each bag, see `bagwise.proportions.Proportions`.
         classes: the classes to expect, where a model already knows them.
 
     >>> targets = bag_targets(["b", "a", "b"], {"a": {"no": 1}, "b": {"no": 1, "yes": 1}})
@@ -63,128 +58,33 @@ def bag_targets(
         raise ValueError(
             f"bags has shape {ids_of_rows.shape}; one bag id for each row is expected."
         )
-    missing = np.array([key is None or key != key for key in ids_of_rows.tolist()])
-    if missing.any():
-        row = int(np.argmax(missing))
-        raise ValueError(f"the bag of row {row} is missing; give every row a bag id.")
-    if len({isinstance(key, str) for key in ids_of_rows.tolist()}) > 1:
-        raise ValueError("some bag ids are text and some are numbers; use one kind.")
-    ids, bag_of_row = np.unique(ids_of_rows, return_inverse=True)
+    if ids_of_rows.dtype.kind in "Of":
+        _check_kinds(ids_of_rows.tolist())
+    ids, first, bag_of_row = np.unique(ids_of_rows, return_index=True, return_inverse=True)
     sizes = np.bincount(bag_of_row, minlength=len(ids))
-    names, numbers = _numbers(ids, proportions, classes)
+    ascending = bool((np.diff(first) > 0).all())
+    names, numbers = read_proportions(ids, sizes, ascending, proportions, classes)
     bags, rounding = to_bags(ids, sizes, numbers)
     return BagTargets(np.argsort(bag_of_row, kind="stable"), bags, ids, names, rounding)
 
 
-def _numbers(
-    ids: npt.NDArray[Any], proportions: Proportions, classes: npt.ArrayLike | None
-) -> tuple[npt.NDArray[Any], FloatArray]:
-    """Class labels (C,) and a row of numbers (B, C) for each of the sorted ids."""
-    if hasattr(proportions, "columns") and hasattr(proportions, "index"):
-        return _from_frame(ids, proportions, classes)
-    if isinstance(proportions, Mapping):
-        return _from_mapping(ids, proportions, classes)
-    table = np.asarray(proportions, dtype=np.float64)
-    if table.ndim != 2 or len(table) != len(ids):
-        raise ValueError(
-            f"proportions has shape {table.shape}, but the rows have {len(ids)} bags; "
-            "one row for each, in the order of the sorted ids, is expected. Use a mapping or a "
-            "data frame indexed by id if it has more bags than the rows."
-        )
-    names = np.arange(table.shape[1]) if classes is None else np.asarray(classes)
-    if len(names) != table.shape[1]:
-        raise ValueError(
-            f"proportions has {table.shape[1]} classes, but the model knows {len(names)}: "
-            f"{_listed(names)}."
-        )
-    return names, table
-
-
-def _from_frame(
-    ids: npt.NDArray[Any], frame: Any, classes: npt.ArrayLike | None
-) -> tuple[npt.NDArray[Any], FloatArray]:
-    columns, index = list(frame.columns), frame.index
-    if not index.is_unique:
-        repeated = index[index.duplicated()].tolist()[0]
-        raise ValueError(
-            f"proportions has more than one row for bag {repeated!r}; one is expected."
-        )
-    _check_known(ids, set(index.tolist()))
-    names = _class_names(columns, classes)
-    table = frame.loc[ids.tolist(), columns].to_numpy(dtype=np.float64)
-    numbers = np.zeros((len(ids), len(names)))
-    numbers[:, [names.tolist().index(name) for name in columns]] = table
-    return names, numbers
-
-
-def _from_mapping(
-    ids: npt.NDArray[Any], mapping: Mapping[Any, Any], classes: npt.ArrayLike | None
-) -> tuple[npt.NDArray[Any], FloatArray]:
-    _check_known(ids, set(mapping))
-    mapping = {k: row.to_dict() if hasattr(row, "to_dict") else row for k, row in mapping.items()}
-    rows = [mapping[key] for key in ids.tolist()]
-    for key, row in zip(ids.tolist(), rows, strict=True):
-        if not hasattr(row, "__len__") or isinstance(row, str):
-            raise ValueError(
-                f"proportions has {row!r} for bag {key!r}; a number for each class is expected, "
-                "also where there are only two."
-            )
-    if all(isinstance(row, Mapping) for row in rows):
-        seen: dict[Hashable, None] = {}
-        for row in mapping.values() if classes is None else rows:
-            seen.update(dict.fromkeys(row))
-        names = _class_names(list(seen), classes)
-        places = {name: c for c, name in enumerate(names.tolist())}
-        numbers = np.zeros((len(rows), len(names)))
-        for b, row in enumerate(rows):
-            for name, number in row.items():
-                numbers[b, places[name]] = number
-        return names, numbers
-    if len({len(row) for row in rows}) > 1:
-        raise ValueError(
-            "proportions has bags with different numbers of classes; give all of them."
-        )
-    return _numbers(ids, np.asarray(rows, dtype=np.float64), classes)
-
-
-def _check_known(ids: npt.NDArray[Any], known: set[Any]) -> None:
-    missing = [key for key in ids.tolist() if key not in known]
-    if missing:
-        example = next(iter(known), None)
-        hint = (
-            f" The ids there are of type {type(example).__name__}, those of the rows "
-            f"{type(missing[0]).__name__}."
-            if example is not None and type(example) is not type(missing[0])
-            else ""
-        )
-        raise ValueError(
-            f"proportions does not know bag {_listed(missing)}; give the label counts of every bag "
-            f"that has rows, or leave its rows out.{hint}"
-        )
-
-
-def _class_names(names: list[Any], classes: npt.ArrayLike | None) -> npt.NDArray[Any]:
-    """The class labels as a sorted array, checked for clashes and against those known."""
-    texts = [str(name) for name in names]
-    for position, text in enumerate(texts):
-        if text in texts[:position]:
-            raise ValueError(
-                f"two classes are called {text!r}; labels must differ, also when written as text."
-            )
+def label_targets(labels: npt.NDArray[Any], classes: npt.NDArray[Any] | None = None) -> BagTargets:
+    """Every row a bag of one: learning from labels as learning from bags."""
     if classes is None:
-        if len({isinstance(name, str) for name in names}) > 1:
-            raise ValueError(
-                f"some class labels are text and some are numbers: {_listed(names)}; use one kind."
-            )
-        return np.array(sorted(names))
-    known = np.asarray(classes)
-    new = [name for name in names if name not in known.tolist()]
-    if new:
-        raise ValueError(
-            f"proportions has the class {_listed(new)}, which the model has not seen; "
-            f"it knows {_listed(known)}."
-        )
-    return known
+        classes = np.unique(labels)
+    position = np.searchsorted(classes, labels)
+    ones = np.ones(len(labels), dtype=np.int64)
+    bags = Bags.from_labels(position, ones, n_classes=len(classes))
+    rows = np.arange(len(labels))
+    return BagTargets(rows, bags, rows, classes, 0.0)
+
+
+def _check_kinds(keys: list[Any]) -> None:
+    for row, key in enumerate(keys):
+        if key is None or type(key).__name__ == "NAType" or key != key:  # pandas' NA cannot compare
+            raise ValueError(f"the bag of row {row} is missing; give every row a bag id.")
+    if len({isinstance(key, str) for key in keys}) > 1:
+        raise ValueError("some bag ids are text and some are numbers; use one kind.")
 
 
 NumbersAre = Literal["auto", "counts", "proportions", "relative"]
@@ -243,9 +143,3 @@ def to_bags(
             stacklevel=4,
         )
     return bags, float(differences[bag])
-
-
-def _listed(values: Any, most: int = 5) -> str:
-    shown = [repr(value) for value in list(np.asarray(values, dtype=object))[:most]]
-    more = len(values) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
