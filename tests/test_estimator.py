@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from sklearn.preprocessing import PowerTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagKFold, Bags, LLPClassifier, bag_scorer, most_probable_labeling
-from bagwise.methods import OT
+from bagwise.methods import CC, METHODS, OT
 from bagwise.targets import bag_targets
 
 X, y = load_iris(return_X_y=True)
@@ -37,14 +38,7 @@ def fitted() -> LLPClassifier:
     return quick().fit(X, BAGS, FRAME)
 
 
-# The second argument of `fit` is called `bags`, after what it holds; the check wants the name `y`.
-@parametrize_with_checks(
-    [LLPClassifier(epochs=20, lr=1e-2)],
-    expected_failed_checks=lambda _: {
-        "check_fit_score_takes_y": "the second argument of fit is called bags"
-    },
-    xfail_strict=True,
-)
+@parametrize_with_checks([LLPClassifier(epochs=20, lr=1e-2)])
 def test_scikit_learns_checks(estimator: LLPClassifier, check: Any) -> None:
     check(estimator)
 
@@ -166,6 +160,68 @@ def test_the_most_probable_labeling_is_that_of_an_assignment_solver(seed: int) -
         costs = -log_p[np.ix_(rows, np.repeat(np.arange(6), bags.counts[b]))]
         best = -costs[linear_sum_assignment(costs)].sum()
         assert log_p[rows, found[rows]].sum() == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "message"),
+    [
+        ("validation_fraction", 2, "a number of 0 or more and less than 1"),
+        ("validation_fraction", 1.0, "a number of 0 or more and less than 1"),
+        ("validation_fraction", "x", "a number of 0 or more and less than 1"),
+        ("validation_fraction", float("nan"), "a number of 0 or more and less than 1"),
+        ("validation_fraction", None, "a number of 0 or more and less than 1"),
+        ("standardize", "yes", "True or False"),
+        ("standardize", 1, "True or False"),
+        ("verbose", "loud", "True or False"),
+        ("device", "gpu", "a device of this machine"),
+        ("device", "cuda:99", "a device of this machine"),
+        ("device", None, "a device of this machine"),
+        ("random_state", -1, r"from 0 to 2\*\*32 - 1"),
+        ("random_state", 2**32, r"from 0 to 2\*\*32 - 1"),
+        ("random_state", 1.5, r"from 0 to 2\*\*32 - 1"),
+        ("random_state", "seed", r"from 0 to 2\*\*32 - 1"),
+        ("epochs", 0, "a whole number from 1"),
+        ("epochs", True, "a whole number from 1"),
+        ("lr", "fast", "a number of more than 0"),
+        ("patience", 2.5, "a whole number from 1 .* or None"),
+        ("method", 3, "choose one of cc"),
+        ("engine", "steam", "choose one of auto"),
+    ],
+)
+def test_senseless_parameters_are_named(parameter: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=rf"{parameter} is {re.escape(repr(value))}; .*{message}"):
+        quick(**{parameter: value}).fit(X, BAGS, COUNTS)
+
+
+def test_parameters_may_be_numpys(tmp_path: Path) -> None:
+    model = quick(
+        epochs=np.int64(1),
+        validation_fraction=np.float32(0.2),
+        patience=np.int16(3),
+        standardize=np.True_,
+        random_state=np.uint8(4),
+    )
+    assert len(model.fit(X, BAGS, COUNTS).history_) == 1
+
+
+def test_an_engine_is_used_or_refused_but_never_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = quick(method="rc", engine="bethe")._new_method()
+    assert made.settings()["engine"] == "bethe"
+    assert quick(method=CC(engine="exact"))._new_method().settings()["engine"] == "exact"
+    for method in (CC(), OT()):
+        with pytest.raises(ValueError, match=r"engine is 'exact'.*its own settings"):
+            quick(method=method, engine="exact").fit(X, BAGS, COUNTS)
+    for name in ("ot", "dllp", "llpfc", "pll", "cc_approx", "rc_approx"):
+        with pytest.raises(ValueError, match=rf"the method '{name}' takes none; cc, rc do"):
+            quick(method=name, engine="exact").fit(X, BAGS, COUNTS)
+
+    class Own(CC):
+        def __init__(self, engine: str = "bethe") -> None:
+            super().__init__(engine)
+
+    monkeypatch.setitem(METHODS, "own", Own)
+    assert quick(method="own")._new_method().settings() == {"engine": "bethe"}
+    assert quick(method="own", engine="exact")._new_method().settings() == {"engine": "exact"}
 
 
 def test_it_can_be_cloned_pickled_and_searched(fitted: LLPClassifier, tmp_path: Path) -> None:

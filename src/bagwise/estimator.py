@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,38 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
 from bagwise import archive
-from bagwise.bags import Bags, FloatArray
+from bagwise.bags import FloatArray
+from bagwise.checks import DEVICE, RANDOM_STATE, TRUE_OR_FALSE, check_all, real_number
 from bagwise.data import BagData
 from bagwise.evaluation import predict_logits
-from bagwise.methods import Method, make_method
+from bagwise.inputs import Rows, pieces, to_tensor
+from bagwise.methods import METHODS, Method, make_method
+from bagwise.mixups import (
+    refuse_ids_as_labels,
+    refuse_ids_as_targets,
+    refuse_swapped,
+    warn_of_ids,
+)
 from bagwise.models import Factory, Standardize, make_model
 from bagwise.posterior import ENGINES, bag_posterior, most_probable_labeling
-from bagwise.targets import BagTargets, Proportions, bag_targets
+from bagwise.proportions import Proportions
+from bagwise.targets import BagTargets, bag_targets, label_targets
 from bagwise.training import TrainingOptions, train
+
+# What TrainingOptions does not check; method, model and engine have messages of their own.
+_PARAMETERS = {
+    "validation_fraction": real_number(0, 1, with_low=True),
+    "standardize": TRUE_OR_FALSE,
+    "device": DEVICE,
+    "random_state": RANDOM_STATE,
+    "verbose": TRUE_OR_FALSE,
+}
+# What scikit-learn's validation lets through as rows.
+_ROWS: dict[str, Any] = {
+    "accept_sparse": "csr",
+    "allow_nd": True,
+    "dtype": [np.float32, np.float64],
+}
 
 
 class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -100,38 +125,52 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(
         self,
-        X: npt.ArrayLike,
-        bags: npt.ArrayLike,
+        X: Any,
+        y: npt.ArrayLike | None = None,
         proportions: Proportions | None = None,
-        validation: tuple[npt.ArrayLike, npt.ArrayLike, Proportions] | None = None,
+        validation: tuple[Any, npt.ArrayLike, Proportions] | None = None,
+        *,
+        bags: npt.ArrayLike | None = None,
     ) -> LLPClassifier:
-        """Learn from bags, or, without `proportions`, from labels.
+        """Learn from bags, `fit(X, bags, proportions)`, or from labels, `fit(X, y)`.
 
         Args:
-            X: (N, d) or (N, channels, height, width).
-            bags: (N,) the bag of each row, in any order. Without `proportions`: the label of each
-                row; every row is then a bag of one, which is supervised learning.
-            proportions: counts or proportions of each bag's labels: a mapping id -> {class: number}
-                or id -> [numbers], an array (B, C) in the order of the sorted ids, or a data frame
-                indexed by id with a column for each class.
+            X: (N, d), dense or sparse, or (N, channels, height, width). Sparse rows are made dense
+                for training, up to 1 GiB of them.
+            y: (N,) the bag of each row, in any order. Without `proportions`: the label of each row;
+                every row is then a bag of one, which is supervised learning.
+            proportions: counts or proportions of each bag's labels, see
+                `bagwise.proportions.Proportions`: a mapping id -> {class: number} or
+                id -> [numbers], a data frame indexed by id with a column for each class, or an
+                array (B, C) for the ids 0 .. B-1. For two classes also the number of the second
+                alone: id -> number, a series, or an array (B,).
             validation: (X, bags, proportions) to choose the best epoch by, not bags held out.
+            bags: (N,) the bag of each row, where `y` is taken: scikit-learn's cross-validation
+                hands it to `fit` beside a `y` that serves a scorer and is not learnt from.
         """
-        inputs, ids = self._checked(X, bags)
+        check_all(_PARAMETERS, self)
+        refuse_swapped(y)
+        if bags is not None and proportions is None:
+            raise ValueError("bags are given without proportions; what is known of them is needed.")
+        rows, ids = self._checked(X, y if bags is None else bags)
         if proportions is None:
             check_classification_targets(ids)
-            targets = _targets_of_labels(ids)
+            warn_of_ids(ids)
+            targets = label_targets(ids)
         else:
+            if bags is None:
+                refuse_ids_as_targets(ids)
             targets = bag_targets(ids, proportions)
-        self._set_classes(targets.classes)
+        self._set_classes(targets.classes, from_bags=proportions is not None)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        data = BagData(inputs[torch.from_numpy(targets.order)], targets.bags)
+        data = self._bag_data(rows, targets)
         held_out = None
         if validation is not None:
             if len(validation) != 3:
                 raise ValueError(
                     f"validation has {len(validation)} parts; (X, bags, proportions) are expected."
                 )
-            held_out = self._bag_data(*validation)
+            held_out = self._bag_data(*self._matched(*validation))
         elif self.validation_fraction != 0:
             data, held_out = split_bags(data, self.validation_fraction, seed)
         return self._train(data, held_out, seed)
@@ -151,18 +190,20 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             validation: bags to choose the best epoch by; without them it is the last.
             checkpoint: a folder for the state of training, from which the same call goes on.
         """
-        self._set_classes(np.asarray(classes))
+        check_all(_PARAMETERS, self)
+        self._set_classes(np.asarray(classes), from_bags=True)
         self.shape_in_ = tuple(data.inputs.shape[1:])
         self.n_features_in_ = self.shape_in_[0]
         seed = int(check_random_state(self.random_state).randint(2**31))
         return self._train(data, validation, seed, checkpoint)
 
-    def _set_classes(self, classes: npt.NDArray[Any]) -> None:
+    def _set_classes(self, classes: npt.NDArray[Any], from_bags: bool) -> None:
         if len(classes) < 2:
             raise ValueError(
                 f"there is only one class, {classes.tolist()[0]!r}; at least two are needed."
             )
         self.classes_ = classes
+        self._from_bags = from_bags
 
     def _train(
         self, data: BagData, held_out: BagData | None, seed: int, checkpoint: Path | None = None
@@ -194,36 +235,47 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.best_epoch_ = result.best_epoch
         return self
 
-    def decision_function(self, X: npt.ArrayLike) -> FloatArray:
+    def decision_function(self, X: Any) -> FloatArray:
         """(N, C) logits; with two classes (N,), the second's minus the first's."""
-        logits: FloatArray = self._logits(X).double().numpy()
+        logits: FloatArray = self._logits(self._checked_rows(X)).double().numpy()
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
-    def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
+    def predict_proba(self, X: Any) -> FloatArray:
         """(N, C) probabilities of the classes, in the order of `classes_`."""
-        probabilities: FloatArray = self._logits(X).double().softmax(-1).numpy()
+        logits = self._logits(self._checked_rows(X))
+        probabilities: FloatArray = logits.double().softmax(-1).numpy()
         return probabilities
 
-    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+    def predict(self, X: Any) -> npt.NDArray[Any]:
         """(N,) the most probable class of each row."""
-        best = self._logits(X).argmax(-1).numpy()
+        best = self._logits(self._checked_rows(X)).argmax(-1).numpy()
         labels: npt.NDArray[Any] = self.classes_[best]
         return labels
 
+    def score(self, X: Any, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Accuracy, where the true labels y of single instances are known; see `bag_score`.
+
+        After learning from bags, a y that has other values than the classes is refused.
+        """
+        check_is_fitted(self)
+        if getattr(self, "_from_bags", True):
+            refuse_ids_as_labels(y, self.classes_)
+        return float(super().score(X, y, sample_weight))
+
     def bag_score(
-        self, X: npt.ArrayLike, bags: npt.ArrayLike, proportions: Proportions | None = None
+        self, X: Any, bags: npt.ArrayLike, proportions: Proportions | None = None
     ) -> float:
         """Mean log P(S|X) / K per instance of these bags: the higher, the better.
 
         It needs no instance label. Arguments as for `fit`.
         """
         check_is_fitted(self)
-        data = self._bag_data(X, bags, proportions)
-        log_probs = predict_logits(self.model_, data.inputs, self.device).double().log_softmax(-1)
-        return float(bag_posterior(log_probs, data.bags).log_likelihood.sum()) / len(data)
+        rows, targets = self._matched(X, bags, proportions)
+        log_probs = self._log_probs(rows, targets)
+        return float(bag_posterior(log_probs, targets.bags).log_likelihood.sum()) / len(log_probs)
 
     def label_bags(
-        self, X: npt.ArrayLike, bags: npt.ArrayLike, proportions: Proportions
+        self, X: Any, bags: npt.ArrayLike, proportions: Proportions
     ) -> tuple[FloatArray, npt.NDArray[Any]]:
         """Label the instances of bags whose counts are known, these counts taken into account.
 
@@ -232,13 +284,11 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             labels that have exactly those counts), in the order of the rows given.
         """
         check_is_fitted(self)
-        inputs, ids = self._checked(X, bags, fitting=False)
-        targets = bag_targets(ids, proportions, self.classes_)
-        logits = predict_logits(self.model_, inputs[torch.from_numpy(targets.order)], self.device)
-        log_probs = logits.double().log_softmax(-1)
+        rows, targets = self._matched(X, bags, proportions)
+        log_probs = self._log_probs(rows, targets)
         posterior = np.empty(log_probs.shape)
         posterior[targets.order] = bag_posterior(log_probs, targets.bags).weights.numpy()
-        labels = np.empty(len(ids), dtype=self.classes_.dtype)
+        labels = np.empty(len(log_probs), dtype=self.classes_.dtype)
         labels[targets.order] = self.classes_[
             most_probable_labeling(log_probs, targets.bags).numpy()
         ]
@@ -257,14 +307,25 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _new_method(self) -> Method:
         if self.engine not in ENGINES:
             raise ValueError(f"engine is {self.engine!r}; choose one of {', '.join(ENGINES)}.")
-        if self.method in ("rc", "cc"):
-            return make_method(self.method, engine=self.engine)
-        if self.method == "supervised":
+        if isinstance(self.method, str) and self.method == "supervised":
             raise ValueError(
                 'method="supervised" is what fit(X, y) without proportions does; '
                 "choose a bag method, for instance cc."
             )
-        return copy.deepcopy(make_method(self.method))
+        if self.engine == "auto":
+            return copy.deepcopy(make_method(self.method))
+        if isinstance(self.method, Method):
+            raise ValueError(
+                f"engine is {self.engine!r}, but method is a {type(self.method).__name__} that has "
+                'its own settings; give the engine to it, for instance CC(engine="exact").'
+            )
+        takers = [name for name, cls in METHODS.items() if "engine" in signature(cls).parameters]
+        if self.method in METHODS and self.method not in takers:
+            raise ValueError(
+                f"engine is {self.engine!r}, but the method {self.method!r} takes none; "
+                f"{', '.join(takers)} do. Leave engine at 'auto'."
+            )
+        return make_method(self.method, engine=self.engine)
 
     def _new_model(self, inputs: torch.Tensor) -> nn.Module:
         """An untrained model for these training inputs, preceded by their standardisation."""
@@ -278,48 +339,70 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return nn.Sequential(Standardize.of(inputs), body)
 
     def _checked(
-        self, X: npt.ArrayLike, bags: npt.ArrayLike, fitting: bool = True
-    ) -> tuple[torch.Tensor, npt.NDArray[Any]]:
-        """X as a tensor and one id for each of its rows."""
-        array, ids = validate_data(
-            self, X, bags, reset=fitting, allow_nd=True, dtype=[np.float32, np.float64]
-        )
+        self, X: Any, bags: npt.ArrayLike | None, fitting: bool = True
+    ) -> tuple[Rows, npt.NDArray[Any]]:
+        """X as validated rows and one id for each of them."""
+        rows, ids = validate_data(self, X, bags, reset=fitting, **_ROWS)
         if fitting:
-            self.shape_in_ = tuple(array.shape[1:])
-        return self._tensor(array), ids
+            self.shape_in_ = tuple(rows.shape[1:])
+        self._check_shape(rows)
+        return rows, ids
 
-    def _tensor(self, array: npt.NDArray[Any]) -> torch.Tensor:
-        if array.shape[1:] != self.shape_in_:
+    def _checked_rows(self, X: Any) -> Rows:
+        check_is_fitted(self)
+        rows = validate_data(self, X, reset=False, **_ROWS)
+        self._check_shape(rows)
+        return rows
+
+    def _check_shape(self, rows: Rows) -> None:
+        if rows.shape[1:] != self.shape_in_:
             raise ValueError(
-                f"an instance has shape {array.shape[1:]}; {self.shape_in_} is expected."
+                f"an instance has shape {rows.shape[1:]}; {self.shape_in_} is expected."
             )
-        precision = array.dtype if self.standardize else np.dtype(np.float32)
-        return torch.from_numpy(np.array(array, dtype=precision, order="C"))
 
-    def _bag_data(
-        self, X: npt.ArrayLike, bags: npt.ArrayLike, proportions: Proportions | None
-    ) -> BagData:
-        inputs, ids = self._checked(X, bags, fitting=False)
-        if proportions is None:
-            unknown = ~np.isin(ids, self.classes_)
-            if unknown.any():
-                row = int(np.argmax(unknown))
-                label = ids.tolist()[row]
-                raise ValueError(f"row {row} has the label {label!r}, which the model never saw.")
-            targets = _targets_of_labels(ids, self.classes_)
-        else:
-            targets = bag_targets(ids, proportions, self.classes_)
+    def _precision(self, rows: Rows) -> np.dtype[Any]:
+        return np.dtype(rows.dtype) if self.standardize else np.dtype(np.float32)
+
+    def _matched(
+        self, X: Any, bags: npt.ArrayLike, proportions: Proportions | None
+    ) -> tuple[Rows, BagTargets]:
+        """Rows and bags of the classes that the model knows."""
+        refuse_swapped(bags)
+        rows, ids = self._checked(X, bags, fitting=False)
+        if proportions is not None:
+            return rows, bag_targets(ids, proportions, self.classes_)
+        unknown = ~np.isin(ids, self.classes_)
+        if unknown.any():
+            row = int(np.argmax(unknown))
+            raise ValueError(
+                f"row {row} has the label {ids.tolist()[row]!r}, which the model never saw; if it "
+                "is a bag id, give the proportions too."
+            )
+        return rows, label_targets(ids, self.classes_)
+
+    def _bag_data(self, rows: Rows, targets: BagTargets) -> BagData:
+        inputs = to_tensor(rows, self._precision(rows))
         return BagData(inputs[torch.from_numpy(targets.order)], targets.bags)
 
-    def _logits(self, X: npt.ArrayLike) -> torch.Tensor:
-        check_is_fitted(self)
-        array = validate_data(self, X, reset=False, allow_nd=True, dtype=[np.float32, np.float64])
-        return predict_logits(self.model_, self._tensor(array), self.device)
+    def _logits(self, rows: Rows) -> torch.Tensor:
+        parts = pieces(rows, self._precision(rows))
+        return torch.cat([predict_logits(self.model_, part, self.device) for part in parts])
+
+    def _log_probs(self, rows: Rows, targets: BagTargets) -> torch.Tensor:
+        """(N, C) in the order of the targets."""
+        logits = self._logits(rows)[torch.from_numpy(targets.order)]
+        return logits.double().log_softmax(-1)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 def split_bags(data: BagData, fraction: float, seed: int) -> tuple[BagData, BagData | None]:
     """Hold out this share of the bags, at random; None where that would be no bag, or all.
 
+    >>> from bagwise import Bags
     >>> data = BagData(torch.zeros(20, 2), Bags([2] * 10, [[1, 1]] * 10))
     >>> train_part, held_out = split_bags(data, 0.3, seed=0)
     >>> len(train_part), len(held_out)
@@ -334,16 +417,3 @@ def split_bags(data: BagData, fraction: float, seed: int) -> tuple[BagData, BagD
     order = torch.randperm(B, generator=torch.Generator().manual_seed(seed))
     parts = [np.sort(part.numpy()) for part in (order[n_held_out:], order[:n_held_out])]
     return data.select(parts[0]), data.select(parts[1])
-
-
-def _targets_of_labels(
-    labels: npt.NDArray[Any], classes: npt.NDArray[Any] | None = None
-) -> BagTargets:
-    """Every row a bag of one."""
-    if classes is None:
-        classes = np.unique(labels)
-    position = np.searchsorted(classes, labels)
-    ones = np.ones(len(labels), dtype=np.int64)
-    bags = Bags.from_labels(position, ones, n_classes=len(classes))
-    rows = np.arange(len(labels))
-    return BagTargets(rows, bags, rows, classes, 0.0)

@@ -11,15 +11,19 @@ import torch
 from sklearn.model_selection import GroupKFold
 
 from bagwise.posterior import bag_posterior
-from bagwise.targets import Proportions, bag_targets
+from bagwise.proportions import Proportions
+from bagwise.targets import bag_targets
 
 
-class BagKFold:
+class BagKFold(GroupKFold):  # type: ignore[misc]
     """K-fold cross-validation over whole bags: no bag is ever split.
 
-    The bag ids are the second argument of `split`, as they are of `LLPClassifier.fit`, so it serves
-    as `cv` of scikit-learn's search and validation functions. Give them a `bag_scorer` too: their
-    default is accuracy, which would compare predictions with bag ids.
+    The bag ids are `groups`, or, where these are not given, the second argument of `split`, as they
+    are of `LLPClassifier.fit`. So it serves as `cv` of scikit-learn's search and validation
+    functions. Give them a `bag_scorer` too: their default is accuracy, which has no meaning for bag
+    ids. `cross_val_predict` encodes its second argument; give it the ids by name:
+    `cross_val_predict(model, X, groups=bags, cv=BagKFold(), method="predict_proba",
+    params={"bags": bags, "proportions": proportions})`.
 
     Args:
         n_splits: number of folds.
@@ -37,20 +41,16 @@ class BagKFold:
     def __init__(
         self, n_splits: int = 5, shuffle: bool = False, random_state: int | None = None
     ) -> None:
-        self.n_splits = n_splits
-        self.shuffle = shuffle
-        self.random_state = random_state
+        super().__init__(n_splits, shuffle=shuffle, random_state=random_state)
 
     def split(
-        self, X: Any, y: npt.ArrayLike, groups: Any = None
+        self, X: Any, y: npt.ArrayLike | None = None, groups: npt.ArrayLike | None = None
     ) -> Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
-        """Rows to train on and rows to test on, fold by fold; y holds the bag of each row."""
-        folds = GroupKFold(self.n_splits, shuffle=self.shuffle, random_state=self.random_state)
-        yield from folds.split(X, groups=np.asarray(y))
-
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """The number of folds."""
-        return self.n_splits
+        """Rows to train on and rows to test on, fold by fold."""
+        bags = y if groups is None else groups
+        if bags is None:
+            raise ValueError("BagKFold needs the bag of each row: split(X, bags).")
+        yield from super().split(X, groups=np.asarray(bags))
 
 
 def bag_scorer(proportions: Proportions) -> Callable[[Any, Any, npt.ArrayLike], float]:

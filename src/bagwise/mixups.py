@@ -1,0 +1,103 @@
+"""Bag ids taken for labels, and other mix-ups of what `fit` and `score` are given, told apart."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def warn_of_ids(labels: npt.NDArray[Any]) -> None:
+    """Warn if what a supervised fit takes for labels looks like bag ids: many, of few rows each.
+
+    Data sets with labels have few classes of many rows: over 5 C rows a class in all but the
+    smallest (CIFAR-100: 500, digits: 180), where bags are many and have seldom over 5 B rows.
+    """
+    n_rows, n_classes = len(labels), len(np.unique(labels))
+    if n_classes > 100 or (n_classes > 5 and n_rows < 5 * n_classes**2):
+        warnings.warn(
+            f"fit was given no proportions, so the {n_classes} different values of y in {n_rows} "
+            "rows are taken for class labels. If they are bag ids, give what is known of the bags: "
+            "fit(X, bags, proportions), or pipeline.fit(X, bags, "
+            "llpclassifier__proportions=proportions), or params={'proportions': ...} of "
+            "scikit-learn's cross-validation. If they are labels, all is well.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def refuse_swapped(y: Any) -> None:
+    """The ids and the proportions in each other's place."""
+    if isinstance(y, Mapping) or (hasattr(y, "columns") and len(y.columns) > 1):
+        raise ValueError(
+            f"y is a {type(y).__name__}; the bag id of each row is expected second, and the "
+            "proportions third: fit(X, bags, proportions)."
+        )
+
+
+def refuse_ids_as_labels(y: npt.ArrayLike, classes: npt.NDArray[Any]) -> None:
+    """Accuracy against anything that is no class is not accuracy."""
+    known = set(classes.tolist())
+    others = list(dict.fromkeys(v for v in np.asarray(y).ravel().tolist() if v not in known))
+    if others:
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        raise ValueError(
+            f"y has {', '.join(map(repr, others[:3]))}{more}, which are not classes of the model; "
+            "score compares predictions with the true labels of single instances. If y holds bag "
+            "ids, use bag_score(X, bags, proportions), and scoring=bag_scorer(proportions) in "
+            "scikit-learn's searches and cross-validation."
+        )
+
+
+def refuse_ids_as_targets(ids: npt.NDArray[Any]) -> None:
+    """Bag ids in the place of y where scikit-learn's cross-validation takes y for class labels.
+
+    It encodes y as 0, 1, 2, ... before it predicts probabilities, and an encoded id may well be
+    that of another bag; it compares predictions with y, by default and in all scores of its own,
+    which puts the first candidate of a search first; and it puts rows of each "class" into every
+    fold, where part of a bag does not have the bag's proportions. No check of values is sure to
+    find any of this; the call itself shows, so `fit` looks whether its ids are scikit-learn's y.
+    """
+    frame: FrameType | None = sys._getframe()
+    while (frame := frame.f_back if frame else None) is not None:
+        function, given = frame.f_code.co_name, frame.f_locals
+        if (
+            frame.f_globals.get("__name__") != "sklearn.model_selection._validation"
+            or function not in ("_fit_and_predict", "_fit_and_score")
+            or not np.array_equal(np.asarray(given.get("y_train")), ids)
+        ):
+            continue
+        if function == "_fit_and_predict" and given.get("method") != "predict":
+            raise ValueError(
+                f"cross_val_predict(method={given.get('method')!r}) takes y for class labels and "
+                "replaces bag ids by 0, 1, 2, ... Give it the ids apart from y: "
+                "cross_val_predict(model, X, groups=bags, cv=BagKFold(), "
+                "params={'bags': bags, 'proportions': proportions}, method=...), with "
+                "'llpclassifier__bags' and 'llpclassifier__proportions' for a pipeline."
+            )
+        if function == "_fit_and_score" and _compares_with_y(given.get("scorer")):
+            raise ValueError(
+                "y holds bag ids, and this score compares predictions with y. Score by the bags' "
+                "counts, scoring=bag_scorer(proportions); or, where true labels are known, give "
+                "them as y, and the ids apart from y: groups=bags, and bags=bags beside "
+                "proportions for fit."
+            )
+        split = np.intersect1d(ids, np.asarray(given["y"])[given["test"]])
+        if split.size:
+            raise ValueError(
+                f"bag {split.tolist()[0]!r} has rows to train on and rows to test on; folds must "
+                "keep bags whole, since their proportions hold for all their rows: cv=BagKFold()."
+            )
+
+
+def _compares_with_y(scorer: Any) -> bool:
+    """Whether it is one of scikit-learn's own scorers, or has one among several."""
+    several = getattr(scorer, "_scorers", None)
+    if several is not None:
+        return any(_compares_with_y(one) for one in several.values())
+    return type(scorer).__module__ == "sklearn.metrics._scorer"
