@@ -176,6 +176,7 @@ def test_the_most_probable_labeling_is_that_of_an_assignment_solver(seed: int) -
         ("device", "gpu", "a device of this machine"),
         ("device", "cuda:99", "a device of this machine"),
         ("device", None, "a device of this machine"),
+        ("device", "meta", "a device of this machine"),
         ("random_state", -1, r"from 0 to 2\*\*32 - 1"),
         ("random_state", 2**32, r"from 0 to 2\*\*32 - 1"),
         ("random_state", 1.5, r"from 0 to 2\*\*32 - 1"),
@@ -185,7 +186,9 @@ def test_the_most_probable_labeling_is_that_of_an_assignment_solver(seed: int) -
         ("lr", "fast", "a number of more than 0"),
         ("patience", 2.5, "a whole number from 1 .* or None"),
         ("method", 3, "choose one of cc"),
+        ("method", ["cc"], "choose one of cc"),
         ("engine", "steam", "choose one of auto"),
+        ("engine", ["exact"], "choose one of auto"),
     ],
 )
 def test_senseless_parameters_are_named(parameter: str, value: Any, message: str) -> None:
@@ -380,6 +383,9 @@ def test_bad_inputs_are_named(fitted: LLPClassifier) -> None:
         quick(method="supervised").fit(X, BAGS, COUNTS)
     with pytest.raises(ValueError, match="images"):
         quick(model="convnet").fit(X, BAGS, COUNTS)
+    for validation in ((X, BAGS), 0.2, {"X": X, "bags": BAGS, "proportions": COUNTS}):
+        with pytest.raises(ValueError, match=r"validation has .* are expected"):
+            quick().fit(X, BAGS, COUNTS, validation=validation)
 
 
 def test_rounded_proportions_are_taken() -> None:

@@ -89,10 +89,10 @@ def _is_device(value: Any) -> bool:
     if not isinstance(value, str | torch.device):
         return False
     try:
-        torch.empty(0, device=value)
+        made = torch.empty(0, device=value)
     except (RuntimeError, AssertionError):  # no such name, or no such device here
         return False
-    return True
+    return not made.is_meta
 
 
 DEVICE = Rule('the name of a device of this machine, for instance "cpu",', _is_device)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,7 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X: Any,
         y: npt.ArrayLike | None = None,
         proportions: Proportions | None = None,
-        validation: tuple[Any, npt.ArrayLike, Proportions] | None = None,
+        validation: Sequence[Any] | None = None,
         *,
         bags: npt.ArrayLike | None = None,
     ) -> LLPClassifier:
@@ -166,10 +167,9 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data = self._bag_data(rows, targets)
         held_out = None
         if validation is not None:
-            if len(validation) != 3:
-                raise ValueError(
-                    f"validation has {len(validation)} parts; (X, bags, proportions) are expected."
-                )
+            if not isinstance(validation, tuple | list) or len(validation) != 3:
+                given = f"{len(validation)} parts" if hasattr(validation, "__len__") else "no parts"
+                raise ValueError(f"validation has {given}; (X, bags, proportions) are expected.")
             held_out = self._bag_data(*self._matched(*validation))
         elif self.validation_fraction != 0:
             data, held_out = split_bags(data, self.validation_fraction, seed)
@@ -305,22 +305,23 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return archive.load(cls, Path(path), model)
 
     def _new_method(self) -> Method:
-        if self.engine not in ENGINES:
+        if not isinstance(self.engine, str) or self.engine not in ENGINES:
             raise ValueError(f"engine is {self.engine!r}; choose one of {', '.join(ENGINES)}.")
-        if isinstance(self.method, str) and self.method == "supervised":
+        if self.method == "supervised":
             raise ValueError(
                 'method="supervised" is what fit(X, y) without proportions does; '
                 "choose a bag method, for instance cc."
             )
+        method = make_method(self.method)
         if self.engine == "auto":
-            return copy.deepcopy(make_method(self.method))
-        if isinstance(self.method, Method):
+            return copy.deepcopy(method)
+        if method is self.method:
             raise ValueError(
-                f"engine is {self.engine!r}, but method is a {type(self.method).__name__} that has "
+                f"engine is {self.engine!r}, but method is a {type(method).__name__} that has "
                 'its own settings; give the engine to it, for instance CC(engine="exact").'
             )
         takers = [name for name, cls in METHODS.items() if "engine" in signature(cls).parameters]
-        if self.method in METHODS and self.method not in takers:
+        if self.method not in takers:
             raise ValueError(
                 f"engine is {self.engine!r}, but the method {self.method!r} takes none; "
                 f"{', '.join(takers)} do. Leave engine at 'auto'."
