@@ -109,3 +109,20 @@ def test_large_bags_of_confident_instances_do_not_underflow(K: int) -> None:
 def _patience(engine: str) -> dict[str, int]:
     """Contradictions and -inf make belief propagation slow; the warning is tested elsewhere."""
     return {"max_iterations": 100_000} if engine == "bethe" else {}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("scale", [1e12, 1e30])
+def test_absurd_logits_give_sound_weights(engine: str, scale: float) -> None:
+    log_probs, bags = random_bags(1, [7, 3, 12, 40], 4, spread=scale)
+    post = bag_posterior(log_probs, bags, engine=engine, **_patience(engine))
+    assert sound(post.weights)
+    if engine in ("auto", "exact", "bethe"):
+        columns = np.add.reduceat(post.weights.numpy(), bags.offsets[:-1], axis=0)
+        np.testing.assert_allclose(columns, bags.counts, atol=1e-5)
+    # Rows shifted by 1e30 are the same problem, and the likelihood says by how much.
+    shifted = bag_posterior(log_probs + 10 * scale, bags, engine=engine, **_patience(engine))
+    assert sound(shifted.weights)
+    np.testing.assert_allclose(
+        shifted.log_likelihood.numpy(), 10 * scale * bags.sizes, rtol=0.7, atol=0
+    )

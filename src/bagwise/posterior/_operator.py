@@ -69,10 +69,12 @@ def _posterior(
     options: list[float],
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     bags = Bags.of_tensors(sizes, counts)
-    log_p = checked_array(log_probs, bags)
+    log_p, shifts = checked_array(log_probs, bags)
     log_likelihood = np.empty(len(bags))
     weights = np.empty(log_p.shape)
     gradient = _ENGINES[engine].fill(log_p, bags, log_likelihood, weights, *options)
+    if shifts is not None:
+        log_likelihood += shifts
     found = (log_likelihood, weights, np.empty(0) if gradient is None else gradient)
     kind = _precision(log_probs)
     first, second, third = (torch.from_numpy(x).to(log_probs.device, kind) for x in found)
@@ -154,7 +156,7 @@ class _Gradient(torch.autograd.Function):
                 'use engine="exact", which has.'
             )
         v = direction * _by_row(grad, sizes, len(log_probs))
-        log_p = checked_array(log_probs, bags)
+        log_p, _ = checked_array(log_probs, bags)
         bent = curve(log_p, bags, v.detach().cpu().double().numpy(), *ctx.options)
         of_bags = torch.zeros_like(grad).index_add(
             0, torch.from_numpy(bags.bag_of_row).to(grad.device), (direction * gradient).sum(1)

@@ -12,6 +12,8 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import kernel
 from bagwise.posterior._tilt import assign, classes_by_count
 
+_LARGEST = 1e12
+
 
 class Posterior(NamedTuple):
     """What the label counts say about each instance.
@@ -41,17 +43,31 @@ def check_shapes(log_probs: torch.Tensor, bags: Bags) -> None:
         )
 
 
-def checked_array(log_probs: torch.Tensor, bags: Bags) -> FloatArray:
-    """log_probs as a double-precision array, after all checks of its values."""
+def checked_array(log_probs: torch.Tensor, bags: Bags) -> tuple[FloatArray, FloatArray | None]:
+    """log_probs as a double-precision array, after all checks of its values.
+
+    Where entries are so large that their differences would drown in rounding errors, each row is
+    shifted to a largest entry of 0, and finite entries below -1e12 become -1e12.
+
+    Returns:
+        ((N, C) the array, (B,) what the shifts took from each bag's log-likelihood, or None).
+    """
     log_p: FloatArray = log_probs.detach().to("cpu", torch.float64).contiguous().numpy()
-    _refuse_nan(log_p, bags)
-    _refuse_impossible(log_p, bags)
-    return log_p
+    lowest, highest = log_p.min(), log_p.max()
+    if not highest < np.inf:  # true for NaN too
+        _refuse_nan(log_p, bags)
+    if lowest == -np.inf:
+        _refuse_impossible(log_p, bags)
+        lowest = log_p.min(where=log_p > -np.inf, initial=0.0)
+    if lowest >= -_LARGEST and highest <= _LARGEST:
+        return log_p, None
+    tops = log_p.max(axis=1)
+    shifted = log_p - tops[:, None]
+    log_p = np.where(shifted > -np.inf, np.maximum(shifted, -_LARGEST), -np.inf)
+    return log_p, np.add.reduceat(tops, bags.offsets[:-1])
 
 
 def _refuse_nan(log_p: FloatArray, bags: Bags) -> None:
-    if log_p.max() < np.inf:  # false for NaN too
-        return
     row, column = np.argwhere(~(log_p < np.inf))[0]
     raise ValueError(
         f"log_probs[{row}, {column}] is {log_p[row, column]} (bag {bags.bag_of_row[row]}); every "
@@ -61,8 +77,6 @@ def _refuse_nan(log_p: FloatArray, bags: Bags) -> None:
 
 
 def _refuse_impossible(log_p: FloatArray, bags: Bags) -> None:
-    if log_p.min() > -np.inf:
-        return
     possible = np.ones(len(bags), dtype=np.bool_)
     _find_possible(log_p, bags.offsets, bags.counts, possible)
     if not possible.all():

@@ -28,7 +28,7 @@ def most_probable_labeling(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
     >>> most_probable_labeling(log_probs, Bags([3], [[1, 2]]))
     tensor([0, 1, 1])
     """
-    log_p = checked_array(log_probs, bags)
+    log_p, _ = checked_array(log_probs, bags)
     labels = np.empty(len(log_p), dtype=np.int64)
 
     def run(part: IntArray) -> None:

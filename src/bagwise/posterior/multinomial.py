@@ -168,6 +168,7 @@ def _weigh(log_p: FloatArray, mean: FloatArray, n: IntArray, w: FloatArray) -> f
     total = log_sum_exp(w)
     for y in range(C):
         w[y] = np.exp(w[y] - total)
+    w /= w.sum()  # at huge values the logarithm of the sum is only roughly right
     return total
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 
@@ -41,7 +43,7 @@ def transport_posterior(
     tensor([[0.7101, 0.2899],
             [0.2899, 0.7101]])
     """
-    if not epsilon > 0 or not np.isfinite(epsilon) or iterations < 1:
+    if not 0 < epsilon < math.inf or iterations < 1:
         raise ValueError(
             f"epsilon is {epsilon} and iterations {iterations}; "
             "a positive finite epsilon and at least one iteration are needed."
@@ -154,5 +156,6 @@ def _scale_logs(plan: FloatArray, n: IntArray, iterations: int) -> None:
                 total += np.exp(plan[k, a] + column[a] - top)
             row[k] = -np.log(total) - top
     for k in range(K):
-        for a in range(A):
-            plan[k, a] = np.exp(plan[k, a] + row[k] + column[a])
+        plan[k] += column
+        plan[k] = np.exp(plan[k] - plan[k].max())
+        plan[k] /= plan[k].sum()
