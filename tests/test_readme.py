@@ -48,6 +48,7 @@ def test_every_command_and_snippet_runs(tmp_path: Path, monkeypatch: pytest.Monk
         done = run_everything(README)
         tables = (ROOT / "docs" / "tables.md").read_text()
         run_everything(re.sub(r"^    bagwise fit voters.*$", "", tables, flags=re.MULTILINE))
+        run_everything((ROOT / "docs" / "pytorch.md").read_text())
     finally:
         METHODS.pop("cc_entropy", None)
     commands = {line.split()[1] for line in done if line.startswith("bagwise")}
@@ -71,7 +72,8 @@ def test_the_make_commands_are_those_of_the_makefile() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["README.md", "docs/tables.md", "docs/sweeps.md", "CONTRIBUTING.md"]
+    "name",
+    ["README.md", "docs/tables.md", "docs/sweeps.md", "docs/pytorch.md", "CONTRIBUTING.md"],
 )
 def test_links_lead_somewhere(name: str) -> None:
     text = (ROOT / name).read_text()

@@ -10,7 +10,7 @@ from torch.nn.functional import log_softmax
 
 from bagwise.bags import Bags
 from bagwise.data import BagData
-from bagwise.losses import ot_loss, pll_loss, weighted_cross_entropy
+from bagwise.losses import check_logits, ot_loss, pll_loss, weighted_cross_entropy
 from bagwise.methods.base import Batch, Method, register
 from bagwise.posterior import bag_posterior
 
@@ -29,6 +29,7 @@ class StoredProbabilities(Method):
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
         """The loss under what is stored, which the current log-probabilities then replace."""
         assert batch.bags is not None
+        check_logits(logits, batch.bags)
         rows = batch.rows.to(logits.device)
         stored = self.kept["log_probs"][rows]
         value = self.loss_given(logits, batch.bags, stored)

@@ -53,7 +53,7 @@ def bag_posterior(
 
     | engine        | computes                               | cost of a bag      | choose it for |
     |---------------|----------------------------------------|--------------------|---------------|
-    | `auto`        | `exact` or `bethe`, bag by bag         | theirs             | everything    |
+    | `auto`        | `exact` where it can be, else `bethe`  | theirs             | everything    |
     | `exact`       | the sums above                         | C prod_c (n_c + 1) | small bags    |
     | `bethe`       | belief propagation, with a correction  | 10 K^2 log C       | large bags    |
     | `multinomial` | the paper's approximation              | K C                | RC_Approx ... |
@@ -71,7 +71,8 @@ def bag_posterior(
 
     Returns:
         Posterior(log_likelihood (B,), weights (N, C)), on the device of `log_probs`. The
-        log-likelihood is differentiable; its gradient is the weights (`multinomial` excepted).
+        log-likelihood is differentiable. Its gradient is the weights (`multinomial` excepted; see
+        `bethe_posterior` for its own), and with `exact` it can be differentiated twice.
 
     >>> bags = Bags(sizes=[2, 1], counts=[[1, 1], [0, 1]])
     >>> log_probs = torch.tensor([[.8, .2], [.4, .6], [.3, .7]]).log().requires_grad_()
