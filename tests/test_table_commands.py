@@ -211,6 +211,31 @@ def test_new_categories_and_missing_values_are_reported(made: Path, tmp_path: Pa
     assert "blood" not in output  # values were missing there before
 
 
+def test_every_command_takes_the_same_cells_for_missing(made: Path, tmp_path: Path) -> None:
+    """Empty cells written as words change nothing, whichever command reads them."""
+    words = iter(["#NA", "NaN", " null ", "N/A", "None", "#N/A N/A"])
+    lines = (made / "truth.csv").read_text().splitlines()
+    place = lines[0].replace('"', "").split(",").index("blood")
+    rows = [line.split(",") for line in lines]
+    for cells in rows[1:]:
+        cells[place] = cells[place] or next(words)
+    assert next(words, None) is None
+    (tmp_path / "words.csv").write_text("\n".join(",".join(cells) for cells in rows) + "\n")
+    found = []
+    for name, file in (("empty", made / "truth.csv"), ("words", tmp_path / "words.csv")):
+        folder = tmp_path / name
+        labels = (*BAGS, made / "bags.csv", "--out")
+        arguments = ("--exclude", "truth", *QUICK)
+        assert command("fit", file, *labels, folder / "m", *arguments)[0] == 0
+        assert command("predict", folder / "m", file, "--out", folder / "p.csv")[0] == 0
+        assert command("label", folder / "m", file, *labels, folder / "l.csv")[0] == 0
+        code, scores = command("evaluate", folder / "m", file, "--target", "truth")
+        assert code == 0
+        texts = [(folder / path).read_text() for path in ("p.csv", "l.csv", "m/columns.json")]
+        found.append([*texts, scores])
+    assert found[0] == found[1]
+
+
 def test_fit_can_be_done_again_and_gives_the_same_model(made: Path, tmp_path: Path) -> None:
     arguments = ("fit", made / "rows.csv", *BAGS, made / "bags.csv", "--out", tmp_path / "m")
     found = []

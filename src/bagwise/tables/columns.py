@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bagwise.tables.values import category_texts, is_text, numbers_of
+from bagwise.tables.values import MISSING, category_texts, is_number, is_text, numbers_of
 
 FORMAT = 1
 _FAR = 1e4  # standard deviations: farther values are taken to be so far
@@ -219,8 +219,9 @@ class ColumnLearner:
                 continue
             kind = "category" if name in categorical else _kind(schema.field(name).type)
             if kind is None:
-                why = f"of type {schema.field(name).type}"
-                if name in wanted:
+                empty = pa.types.is_null(schema.field(name).type)
+                why = "no row has a value" if empty else f"of type {schema.field(name).type}"
+                if name in wanted and not empty:
                     raise ValueError(f"the column {name!r} is {why}, which cannot be a feature.")
                 self.left_out[name] = why
             elif kind == "category":
@@ -352,25 +353,18 @@ class _Categories:
         if len(self.counts) <= 10:
             return
         rows = sum(self.counts.values())
-        texts = {text: n for text, n in self.counts.items() if not _is_number(text)}
-        commas = [text for text in texts if _is_number(text.replace(",", ".", 1))]
+        texts = {text: n for text, n in self.counts.items() if not is_number(text)}
+        commas = [text for text in texts if is_number(text.replace(",", ".", 1))]
         if sum(texts[text] for text in commas) >= 0.5 * rows:
             raise ValueError(
                 f"the column {self.name!r} holds numbers with decimal commas ({commas[0]!r}); "
                 f"write them with points, or leave the column out with --exclude {self.name}."
             )
         if texts and sum(texts.values()) <= 0.5 * rows:
-            shown = ", ".join(repr(text) for text in list(texts)[:3])
+            telling = sorted(texts, key=lambda text: text.strip().lower() in MISSING)
+            shown = ", ".join(repr(text) for text in telling[:3])
             raise ValueError(
                 f"the column {self.name!r} holds numbers, but in {sum(texts.values())} rows text "
                 f"({shown}). Mend or empty these cells, or leave the column out with --exclude "
                 f"{self.name}; if its values are categories, say --categorical {self.name}."
             )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bagwise.bags import FloatArray
+from bagwise.tables.inference import inferred
 from bagwise.tables.source import Paths, Source
 from bagwise.tables.values import category_texts, is_text, numbers_of
 
@@ -69,7 +70,7 @@ def read_labels(
     """
     if not key:
         raise ValueError("no bag column is given; name the column that says which bag a row is in.")
-    source = Source(paths, as_text=key)
+    source = Source(paths, typed=False)
     name = str(source.files[0])
     source.require(key)
     batches = (pa.Table.from_batches([batch]).cast(source.schema) for batch in source.batches())
@@ -88,37 +89,37 @@ def read_labels(
         raise ValueError(f"{name} has no class columns beside {', '.join(key)}.")
     rows_of_bags = {entry["values"]: entry["counts"] for entry in ids.value_counts().to_pylist()}
     repeated = [key for key, rows in rows_of_bags.items() if rows > 1]
+    values = {column: _typed(table.column(column)) for column in others}
+    texts = [column for column in others if is_text(values[column].type)]
     # Classes may be numbers; but a wide file in which a bag or two occur twice is a mistake.
-    if chosen is None and len(others) == 2 and is_text(table.schema.field(others[1]).type):
+    if chosen is None and len(others) == 2 and others[1] in texts:
         others.reverse()
-    looks_long = is_text(table.schema.field(others[0]).type) or len(repeated) > 0.5 * len(
-        rows_of_bags
-    )
+    looks_long = others[0] in texts or len(repeated) > 0.5 * len(rows_of_bags)
     if chosen is None and len(others) == 2 and looks_long:
-        return _long(table, ids, others, name)
+        return _long(category_texts(table.column(others[0])), ids, others, values[others[1]], name)
     if repeated:
         twice = repeated[0]
         raise ValueError(f"{name} has more than one row for bag {twice!r}; one is expected.")
-    for column in others:
-        if is_text(table.schema.field(column).type):
-            hint = "Mend it." if chosen else "Name the class columns with --classes, or mend it."
-            raise ValueError(
-                f"the column {column!r} of {name} holds text; numbers are expected in class "
-                f"columns. {hint}"
-            )
-    columns = [_numbers(table, column, name) for column in others]
+    if texts:
+        hint = "Mend it." if chosen else "Name the class columns with --classes, or mend it."
+        raise ValueError(
+            f"the column {texts[0]!r} of {name} holds text; numbers are expected in class "
+            f"columns. {hint}"
+        )
+    columns = [_numbers(values[column], column, name) for column in others]
     order = np.argsort(others)
     numbers = np.stack(columns, axis=1)[:, order]
     return LabelTable(ids.to_pylist(), [others[c] for c in order], numbers, name)
 
 
-def _long(table: pa.Table, ids: pa.Array, columns: list[str], name: str) -> LabelTable:
+def _long(
+    classes: pa.Array, ids: pa.Array, columns: list[str], column: pa.ChunkedArray, name: str
+) -> LabelTable:
     class_column, number_column = columns
-    classes = category_texts(table.column(class_column))
     if classes.null_count:
         row = classes.is_null().index(True).as_py() + 1
         raise ValueError(f"{name} has no {class_column} in row {row}.")
-    values = _numbers(table, number_column, name)
+    values = _numbers(column, number_column, name)
     found, labels = list(dict.fromkeys(ids.to_pylist())), sorted(set(classes.to_pylist()))
     places = {key: b for b, key in enumerate(found)}
     columns_of_classes = {label: c for c, label in enumerate(labels)}
@@ -131,8 +132,13 @@ def _long(table: pa.Table, ids: pa.Array, columns: list[str], name: str) -> Labe
     return LabelTable(found, labels, np.nan_to_num(numbers, nan=0.0), name, long=True)
 
 
-def _numbers(table: pa.Table, column: str, name: str) -> FloatArray:
-    numbers = numbers_of(table.column(column), "numeric", column)
+def _typed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Numbers, or the true and false of bags of one, where text is that; text otherwise."""
+    return inferred(column) if is_text(column.type) else column
+
+
+def _numbers(values: pa.ChunkedArray, column: str, name: str) -> FloatArray:
+    numbers = numbers_of(values, "numeric", column)
     if np.isnan(numbers).any():
         row = int(np.argmax(np.isnan(numbers))) + 1
         raise ValueError(

@@ -97,7 +97,7 @@ def label_table(
         The number of rows, and what they had that the training rows had not.
     """
     source = Source(data, typed=False)
-    _check_out(out, [*source.files, *Source(labels).files])
+    _check_out(out, [*source.files, *Source(labels, typed=False).files])
     source.require([*key, *model.columns.names])
     kept = _kept(source, model, keep)
     table = gather(
@@ -133,7 +133,7 @@ def label_table(
 
 def _labels_for(model: TableModel, paths: Paths, key: list[str]) -> LabelTable:
     """The label file with exactly the model's classes; other columns of a wide one are left out."""
-    wide = set(model.classes) <= set(Source(paths, as_text=key).schema.names)
+    wide = set(model.classes) <= set(Source(paths, typed=False).schema.names)
     labels = read_labels(paths, key, model.classes if wide else None)
     if unknown := [label for label in labels.classes if label not in model.classes]:
         raise ValueError(

@@ -7,10 +7,14 @@ import glob
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
+
+from bagwise.tables.inference import inferred
+from bagwise.tables.values import is_text
 
 Paths = str | Path | Iterable[str | Path]
 
@@ -25,7 +29,7 @@ class Source:
 
     Parquet is read batch by batch. CSV and TSV are too if all of it is read as text (`typed=False`:
     what a column means is known then); to find out the columns' types, the whole of it has to be
-    looked at, and is kept until `forget`.
+    looked at, and is kept until `forget`. The texts are parsed in the same way in both cases.
 
     Args:
         paths: a file, a pattern such as `data/*.parquet`, or several of either.
@@ -67,6 +71,8 @@ class Source:
                 for name in first.names
             ]
         )
+        for file in self._tables:
+            self._settle(file)
 
     def _common_type(self, name: str, types: list[pa.DataType]) -> pa.DataType:
         fields = [pa.schema([pa.field("x", kind)]) for kind in types]
@@ -119,19 +125,20 @@ class Source:
         try:
             if _is_parquet(file):
                 return pq.read_schema(file).remove_metadata()
-            if self._typed:
-                options = pcsv.ReadOptions(block_size=_BLOCK)
-                convert = pcsv.ConvertOptions(
-                    column_types=dict.fromkeys(self._as_text, pa.string())
-                )
-                self._tables[file] = pcsv.read_csv(file, options, _parsing(file), convert)
-                schema = self._tables[file].schema
-            else:
-                with self._text_reader(file) as reader:
-                    schema = reader.schema
-            for name, kind in zip(schema.names, schema.types, strict=True):
-                if pa.types.is_binary(kind):
-                    raise pa.ArrowInvalid(f"column {name!r} is not UTF-8; save it as UTF-8")
+            options = _text_options(file)
+            if not self._typed:
+                with pcsv.open_csv(file, **options) as reader:
+                    return reader.schema
+            table = pcsv.read_csv(file, **options)
+            schema = table.schema
+            for place, name in enumerate(table.column_names):
+                if name in self._as_text:
+                    continue
+                column = inferred(table.column(place))
+                schema = schema.set(place, pa.field(name, column.type))
+                if not pa.types.is_null(column.type):  # other files say what such a column holds
+                    table = table.set_column(place, name, column)
+            self._tables[file] = table
             return schema
         except UnicodeDecodeError as error:
             raise ValueError(
@@ -139,6 +146,14 @@ class Source:
             ) from error
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(file, error) from error
+
+    def _settle(self, file: Path) -> None:
+        """Words for a missing value are names where other files have text, else no values."""
+        table = self._tables[file]
+        for place, field in enumerate(table.schema):
+            if is_text(field.type) and not is_text(self.schema.field(field.name).type):
+                table = table.set_column(place, field.name, pa.nulls(len(table)))
+        self._tables[file] = table
 
     def _batches(self, file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
         if file in self._tables:
@@ -148,15 +163,8 @@ class Source:
             with pq.ParquetFile(file, pre_buffer=False) as parquet:
                 yield from parquet.iter_batches(_ROWS, columns=names)
         else:
-            with self._text_reader(file) as reader:
+            with pcsv.open_csv(file, **_text_options(file)) as reader:
                 yield from reader
-
-    def _text_reader(self, file: Path) -> pcsv.CSVStreamingReader:
-        parse = _parsing(file)
-        with pcsv.open_csv(file, parse_options=parse) as reader:
-            names = reader.schema.names
-        convert = pcsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
-        return pcsv.open_csv(file, pcsv.ReadOptions(block_size=_BLOCK), parse, convert)
 
 
 def columns_of(value: str | Iterable[str] | None) -> list[str]:
@@ -216,10 +224,30 @@ def _parsing(file: Path) -> pcsv.ParseOptions:
     return pcsv.ParseOptions(delimiter=max(marks, key=header.count), newlines_in_values=True)
 
 
+def _text_options(file: Path) -> dict[str, Any]:
+    """How a file is read with every column as text."""
+    parse = _parsing(file)
+    types = dict.fromkeys(_header(file, parse), pa.string())
+    return {
+        "read_options": pcsv.ReadOptions(block_size=_BLOCK),
+        "parse_options": parse,
+        "convert_options": pcsv.ConvertOptions(column_types=types),
+    }
+
+
+def _header(file: Path, parse: pcsv.ParseOptions) -> list[str]:
+    with pcsv.open_csv(file, parse_options=parse) as reader:
+        names: list[str] = reader.schema.names
+    return names
+
+
 def _unreadable(file: Path, error: Exception) -> ValueError:
     if isinstance(error, PermissionError):
         return ValueError(f"{file} may not be read by this user.")
     reason = str(error).strip().split("\n")[0] or type(error).__name__
+    if found := re.search(r"column #(\d+): .*invalid UTF8", reason):
+        name = _header(file, _parsing(file))[int(found[1])]
+        reason = f"column {name!r} is not UTF-8; save it as UTF-8."
     return ValueError(f"{file} cannot be read: {reason}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_TRUE = ("true", "yes", "1", "t", "y")
-_FALSE = ("false", "no", "0", "f", "n")
-_MISSING = ("", "na", "n/a", "#n/a", "nan", "-nan", "null", "none")
+# The words for "there is no value" where a number, a truth value or a date is expected, in any
+# case and with spaces around them. In names (categories, bags, classes) only a blank cell says so:
+# NA may be Namibia.
+MISSING = (
+    *("", "na", "n/a", "#na", "#n/a", "#n/a n/a", "<na>", "null", "none", "nan", "-nan", "nat"),
+    *("1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
+)
+_TRUE = ("true", "yes", "1", "1.0", "t", "y")
+_FALSE = ("false", "no", "0", "0.0", "f", "n")
 _EXPECTED = {"numeric": "a number", "boolean": "true or false", "date": "a date such as 2024-05-31"}
-_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
+_WITH_ZONE = r"[T ]\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
+ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
 def numbers_of(
@@ -21,8 +29,8 @@ def numbers_of(
 ) -> npt.NDArray[np.float64]:
     """Numbers, booleans (0, 1) or dates (days since 1970) as floats, NaN where there is none.
 
-    Text is parsed; nothing, NA, NaN and null mean that there is no value. What cannot be parsed is
-    a ValueError.
+    Text is parsed; a word of `MISSING` means that there is no value, and so does infinity. What
+    cannot be parsed is a ValueError.
 
     >>> numbers_of(pa.array(["1.5", "NA"]), "numeric", "age")
     array([1.5, nan])
@@ -31,18 +39,17 @@ def numbers_of(
     ValueError: the column 'age' has 'old' in row 2; a number is expected.
     """
     plain = _plain(values)
-    if is_text(plain.type):
-        plain = pc.utf8_trim_whitespace(plain)
-        missing = pc.is_in(pc.utf8_lower(plain), value_set=pa.array(_MISSING))
-        plain = pc.if_else(missing, None, plain)
     try:
         converted = _convert(plain, kind)
-    except _ERRORS as error:
+    except ARROW_ERRORS as error:
         row, value = _first_bad(plain, kind)
         raise ValueError(
             f"the column {name!r} has {value!r} in row {first_row + row + 1}; "
             f"{_EXPECTED[kind]} is expected."
         ) from error
+    if kind == "date":
+        days = converted.cast(pa.int64()).cast(pa.float64(), safe=False)
+        converted = pc.divide(days, 86_400e6)
     numbers: npt.NDArray[np.float64] = (
         converted.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
     )
@@ -52,45 +59,81 @@ def numbers_of(
 
 
 def _convert(plain: pa.Array, kind: str) -> pa.Array:
+    """To float64, bool or timestamp; an Arrow error where a value is not of this kind."""
+    if is_text(plain.type):
+        return parsed(plain, kind)
     if kind == "numeric":
         return plain.cast(pa.float64(), safe=False)
     if kind == "boolean":
         if pa.types.is_boolean(plain.type):
             return plain
-        if is_text(plain.type):
-            words = pc.utf8_lower(plain)
-            true, false = (pc.is_in(words, value_set=pa.array(w)) for w in (_TRUE, _FALSE))
-        else:
-            numbers = plain.cast(pa.float64(), safe=False)
-            true, false = pc.equal(numbers, 1.0), pc.equal(numbers, 0.0)
-        known = pc.or_(pc.or_(true, false).fill_null(True), pc.is_null(plain))
-        if not pc.all(known).as_py():
-            raise pa.ArrowInvalid("neither true nor false")
-        return pc.if_else(pc.is_null(plain), None, true)
-    if is_text(plain.type):
-        stamp = _parsed_dates(plain)
-    elif pa.types.is_date(plain.type) or pa.types.is_timestamp(plain.type):
-        stamp = plain.cast(pa.timestamp("us"), safe=False)
-    else:
-        raise pa.ArrowInvalid(f"{plain.type} is no date")
-    return pc.divide(stamp.cast(pa.int64()).cast(pa.float64(), safe=False), 86_400e6)
+        numbers = plain.cast(pa.float64(), safe=False)
+        numbers = pc.if_else(pc.is_nan(numbers), None, numbers)
+        return _truth(numbers, [1.0], [0.0])
+    types = (pa.types.is_date, pa.types.is_timestamp, pa.types.is_null)
+    if any(test(plain.type) for test in types):
+        return plain.cast(pa.timestamp("us"), safe=False)
+    raise pa.ArrowInvalid(f"{plain.type} is no date")
 
 
-def _parsed_dates(texts: pa.Array) -> pa.Array:
-    """ISO dates and times, with or without a time zone."""
-    for kind in (pa.timestamp("ns"), pa.timestamp("us"), pa.timestamp("us", "UTC")):
+def parsed(texts: pa.Array, kind: str) -> pa.Array:
+    """Texts as numbers, booleans or timestamps, null for a word of `MISSING`.
+
+    A text that is none is an Arrow error. This is the only parser: what it says of a text holds in
+    every file and every command.
+
+    >>> parsed(pa.array([" 1e3", "#NA"]), "numeric").to_pylist()
+    [1000.0, None]
+    """
+    if kind == "numeric":
         try:
-            return texts.cast(kind).cast(pa.timestamp("us"), safe=False)
-        except _ERRORS as error:
-            last = error
-    raise last
+            return texts.cast(pa.float64())
+        except pa.ArrowInvalid:  # a null word, spaces, or no number
+            return cleaned(texts).cast(pa.float64())
+    known = cleaned(texts)
+    return _truth(pc.utf8_lower(known), _TRUE, _FALSE) if kind == "boolean" else _dates(known)
+
+
+def cleaned(texts: pa.Array) -> pa.Array:
+    """Texts without the spaces around them, null for a word of `MISSING`."""
+    trimmed = pc.utf8_trim_whitespace(texts)
+    missing = pc.is_in(pc.utf8_lower(trimmed), value_set=pa.array(MISSING))
+    return pc.if_else(missing, None, trimmed)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number, for `parsed`."""
+    try:
+        return bool(parsed(pa.array([text]), "numeric").is_valid()[0].as_py())
+    except ARROW_ERRORS:
+        return False
+
+
+def _truth(values: pa.Array, true: Sequence[Any], false: Sequence[Any]) -> pa.Array:
+    is_true, is_false = (pc.is_in(values, value_set=pa.array(words)) for words in (true, false))
+    known = pc.or_(pc.or_(is_true, is_false), values.is_null())
+    if not pc.all(known, min_count=0).as_py():
+        raise pa.ArrowInvalid("neither true nor false")
+    return pc.if_else(values.is_null(), None, is_true)
+
+
+def _dates(texts: pa.Array) -> pa.Array:
+    """ISO dates and times; those with a time zone in UTC."""
+    try:
+        return texts.cast(pa.timestamp("us"))
+    except ARROW_ERRORS:  # each text by itself, so that it does not depend on those beside it
+        texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
+        zoned = pc.match_substring_regex(texts, _WITH_ZONE)
+        there = pc.if_else(zoned, texts, None).cast(pa.timestamp("us", "UTC"))
+        here = pc.if_else(zoned, None, texts).cast(pa.timestamp("us"))
+        return pc.coalesce(here, there.cast(pa.timestamp("us")))
 
 
 def _first_bad(plain: pa.Array, kind: str) -> tuple[int, Any]:
     for row in range(len(plain)):
         try:
             _convert(plain.slice(row, 1), kind)
-        except _ERRORS:
+        except ARROW_ERRORS:
             return row, plain[row].as_py()
     return 0, str(plain.type)
 
@@ -98,12 +141,14 @@ def _first_bad(plain: pa.Array, kind: str) -> tuple[int, Any]:
 def category_texts(values: pa.Array) -> pa.Array:
     """Values as text, the same for the same value whichever file type it comes from.
 
+    A name may be any word, also one of `MISSING`; nothing but spaces is none.
+
     >>> category_texts(pa.array([7, None])).to_pylist(), category_texts(pa.array([7.0])).to_pylist()
     (['7', None], ['7'])
     """
     plain = _plain(values)
     if is_text(plain.type):
-        return pc.if_else(pc.equal(plain, ""), None, plain)
+        return pc.if_else(pc.equal(pc.utf8_trim_whitespace(plain), ""), None, plain)
     if pa.types.is_floating(plain.type):
         plain = plain.cast(pa.float64())
         plain = pc.if_else(pc.is_nan(plain), None, plain)
