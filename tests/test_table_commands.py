@@ -541,7 +541,12 @@ def test_a_fit_that_was_killed_goes_on_and_ends_the_same(
     monkeypatch.setattr("bagwise.training.save_run", save_and_die)
     CliRunner().invoke(app, [str(a) for a in (*arguments, tmp_path / "killed")])
     assert [p.name for p in tmp_path.iterdir() if "killed" in p.name] == [".killed.fitting"]
-    monkeypatch.setattr("bagwise.tables.fitting.choose", None)  # not to be done again
+
+    def again(*rest: Any) -> None:
+        raise AssertionError("was done before")
+
+    for name in ("_curve", "_fold_log_probs"):
+        monkeypatch.setattr(f"bagwise.tables.tuning.{name}", again)
     assert command(*arguments, tmp_path / "killed")[0] == 0
     assert len(saved) == 15  # epochs, each once
     assert sorted(p.name for p in tmp_path.iterdir()) == ["killed", "whole"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -113,7 +115,7 @@ def fit(
     No row's label is needed. Model, learning rate and number of epochs are chosen by the
     likelihood of held-out bags. A fit that was stopped goes on when the command is given again.
     """
-    with user_errors():
+    with user_errors(), _goes_on():
         refuse_other_things(out)
         _refuse_closed_folder(out)
         fitted = fit_table(
@@ -136,7 +138,6 @@ def fit(
             out=out,
             progress=True,
         )
-        fitted.save(out)
     _show_fit(fitted)
     console.print(f"The model is in {out}; `bagwise report {out}` says more.", soft_wrap=True)
 
@@ -202,6 +203,16 @@ def evaluate(
         scores = evaluate_table(TableModel.load(model), data, target, progress=True)
     _show_scores(scores)
     _show_surprises(scores.surprises)
+
+
+@contextmanager
+def _goes_on() -> Iterator[None]:
+    """Ctrl-C ends with a line that says what is lost: nothing."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("Stopped. What is done is kept; the same command goes on from there.", err=True)
+        raise typer.Exit(130) from None
 
 
 def _refuse_closed_folder(out: Path) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 import bagwise
 from bagwise.bags import IntArray
+from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
 from bagwise.tables.assessment import assess, surprising_bags
 from bagwise.tables.bag_table import GatheredBags, gather
@@ -30,6 +32,7 @@ from bagwise.tables.tuning import (
 )
 from bagwise.tables.workspace import Workspace
 from bagwise.targets import NumbersAre
+from bagwise.training import DivergedError
 
 
 def fit_table(
@@ -75,8 +78,9 @@ def fit_table(
         epochs: passes over the bags.
         seed: of everything random.
         command: how this was called, for the report.
-        out: where the model will be saved: a fit that is killed goes on from a hidden folder beside
-            it when it is done again. Without it, it begins anew.
+        out: where the model is saved. Beside it, a hidden folder keeps all work that is done until
+            then: a fit that was stopped, however, goes on from there. Without `out` nothing is
+            written.
         progress: show progress bars, on a terminal.
     """
     started = time.perf_counter()
@@ -110,11 +114,14 @@ def fit_table(
     splits = splits_of(table.bags, seed)
     names = class_array(table.classes)
     cross_validated = len(splits) > 1
-    identity = {"candidates": candidates, "settings": [method, engine, epochs, seed]}
-    with Workspace(out, identity | {"data": table.data.fingerprint()}) as work:
-        trials = work.trials() or work.keep(
-            choose(base, table.data, names, splits, candidates, epochs, progress)
-        )
+    identity = {
+        "versions": [bagwise.__version__, torch.__version__],
+        "candidates": candidates,
+        "settings": [method, engine, epochs, seed],
+        "data": table.data.fingerprint(),
+    }
+    with Workspace(out, identity) as work:
+        trials = choose(base, table.data, names, splits, candidates, work, epochs, progress)
         chosen = trials[0]
         if cross_validated:
             classifier, log_probs = _fit_all(base, table, splits, chosen, work, progress)
@@ -146,7 +153,9 @@ def fit_table(
             "surprising": surprising_bags(log_probs, table.bags, table.ids),
         }
         facts["seconds"] = round(time.perf_counter() - started, 1)
-    return TableModel(classifier, table.columns, facts)
+        fitted = TableModel(classifier, table.columns, facts)
+        work.publish(fitted.save)
+    return fitted
 
 
 def _candidates(model: str, lr: float | None) -> list[tuple[str, float]]:
@@ -166,10 +175,10 @@ def _fit_all(
 ) -> tuple[LLPClassifier, torch.Tensor]:
     """The model of all bags, and log-probabilities by models that did not see the bag."""
     names = class_array(table.classes)
-    log_probs = held_out_log_probs(base, table.data, names, splits, chosen, progress)
+    log_probs = held_out_log_probs(base, table.data, names, splits, chosen, work, progress)
     settings = {"model": chosen.model, "lr": chosen.lr, "epochs": chosen.epochs}
     classifier = LLPClassifier(**base.get_params() | settings | {"verbose": progress})
-    return classifier.fit_bags(table.data, names, checkpoint=work.checkpoint), log_probs
+    return _trained(classifier, table.data, names, None, work), log_probs
 
 
 def _fit_most(
@@ -187,7 +196,25 @@ def _fit_most(
     settings["patience"] = patience(most) if epochs is None else None
     classifier = LLPClassifier(**base.get_params() | settings)
     kept, held_out = (table.data.select(index) for index in split)
-    return classifier.fit_bags(kept, class_array(table.classes), held_out, work.checkpoint)
+    return _trained(classifier, kept, class_array(table.classes), held_out, work)
+
+
+def _trained(
+    classifier: LLPClassifier,
+    data: BagData,
+    names: npt.NDArray[Any],
+    held_out: BagData | None,
+    work: Workspace,
+) -> LLPClassifier:
+    """Go on from the last epoch that was kept; from the beginning if that is damaged."""
+    try:
+        return classifier.fit_bags(data, names, held_out, work.checkpoint)
+    except DivergedError:
+        raise
+    except (ValueError, KeyError, TypeError, RuntimeError):
+        if not work.forget_checkpoint():
+            raise
+        return classifier.fit_bags(data, names, held_out, work.checkpoint)
 
 
 def _shares_of_training(table: GatheredBags, held_out: IntArray, cross_validated: bool) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,12 +41,14 @@ class TableModel:
 
     def log_probs(self, inputs: Inputs) -> torch.Tensor:
         """(N, C) log-probabilities of encoded rows."""
-        return predict_logits(self.classifier.model_, torch.from_numpy(inputs)).log_softmax(-1)
+        # PyTorch warns of arrays that may not be written, for instance memory-mapped ones.
+        own = np.require(inputs, np.float32, ["C", "W"])
+        return predict_logits(self.classifier.model_, torch.from_numpy(own)).log_softmax(-1)
 
     def save(self, path: Path) -> None:
-        """Write the model folder, in one step."""
+        """Write the model folder, in one step; where a symbolic link leads, if `path` is one."""
         content = {archive.COLUMNS: self.columns.to_json(), archive.FIT: self.facts}
-        archive.save(self.classifier, path, content)
+        archive.save(self.classifier, Path(os.path.realpath(path)), content)
 
     @classmethod
     def load(cls, path: Path) -> TableModel:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
 from bagwise.evaluation import predict_logits
 from bagwise.progress import TaskProgress
+from bagwise.tables.workspace import Workspace
 from bagwise.training import DivergedError
 
 RATES = {"linear": (1e-3, 3e-3, 1e-2, 3e-2), "mlp": (3e-4, 1e-3, 3e-3)}
@@ -88,6 +90,7 @@ def choose(
     classes: npt.NDArray[Any],
     splits: Sequence[Split],
     candidates: Sequence[tuple[str, float]],
+    work: Workspace,
     epochs: int | None = None,
     progress: bool = False,
 ) -> list[Trial]:
@@ -103,6 +106,7 @@ def choose(
         classes: class labels.
         splits: bags to train on and to hold out; losses are averaged over them by instances.
         candidates: what to try.
+        work: keeps the curve of each of them on each split.
         epochs: the number of epochs, where it is given and not to be chosen.
         progress: show a bar, on a terminal.
     """
@@ -115,14 +119,11 @@ def choose(
     with TaskProgress("choosing", len(candidates) * len(parts), progress) as bar:
         for model, lr in candidates:
             bar.begin(f"{model}, learning rate {lr:g}")
+            tried = _new(base, model, lr, most, patience(most) if epochs is None else None)
             curves = []
-            for kept, held_out in parts:
-                tried = _new(base, model, lr, most, patience(most) if epochs is None else None)
-                try:
-                    tried.fit_bags(kept, classes, held_out)
-                    curves.append([row["val_bag_loss"] for row in tried.history_])
-                except DivergedError:
-                    curves.append([math.inf] * most)
+            for part, (kept, held_out) in enumerate(parts):
+                trial = partial(_curve, tried, kept, held_out, classes)
+                curves.append(work.once(f"curve-{model}-{lr!r}-{part}", trial).tolist())
                 bar.advance()
             trials.append(_trial(model, lr, curves, [len(h) for _, h in parts], epochs))
     trials.sort(key=lambda trial: trial.bag_loss)
@@ -132,6 +133,17 @@ def choose(
             "features, or give a smaller --lr."
         )
     return _simpler_first(trials)
+
+
+def _curve(
+    tried: LLPClassifier, kept: BagData, held_out: BagData, classes: npt.NDArray[Any]
+) -> torch.Tensor:
+    """(epochs,) -log P(S|X) per instance of the held-out bags, infinite where training diverged."""
+    try:
+        tried.fit_bags(kept, classes, held_out)
+    except DivergedError:
+        return torch.full((tried.epochs,), math.inf, dtype=torch.float64)
+    return torch.tensor([row["val_bag_loss"] for row in tried.history_], dtype=torch.float64)
 
 
 def _simpler_first(trials: list[Trial]) -> list[Trial]:
@@ -162,18 +174,27 @@ def held_out_log_probs(
     classes: npt.NDArray[Any],
     splits: Sequence[Split],
     chosen: Trial,
+    work: Workspace,
     progress: bool = False,
 ) -> torch.Tensor:
     """(N, C) log-probabilities of every instance by a model that did not see its bag."""
     log_probs = torch.empty(len(data), len(classes))
+    model = _new(base, chosen.model, chosen.lr, chosen.epochs, None)
     with TaskProgress("held-out bags", len(splits), progress) as bar:
-        for kept, held_out in splits:
-            model = _new(base, chosen.model, chosen.lr, chosen.epochs, None)
-            model.fit_bags(data.select(kept), classes)
-            rows = torch.from_numpy(data.bags.rows(held_out))
-            log_probs[rows] = predict_logits(model.model_, data.inputs[rows]).log_softmax(-1)
+        for part, split in enumerate(splits):
+            rows = torch.from_numpy(data.bags.rows(split[1]))
+            fold = partial(_fold_log_probs, model, data, split, classes)
+            log_probs[rows] = work.once(f"held-out-{part}", fold)
             bar.advance()
     return log_probs
+
+
+def _fold_log_probs(
+    model: LLPClassifier, data: BagData, split: Split, classes: npt.NDArray[Any]
+) -> torch.Tensor:
+    kept, held_out = split
+    model.fit_bags(data.select(kept), classes)
+    return predict_logits(model.model_, data.select(held_out).inputs).log_softmax(-1)
 
 
 def _new(

@@ -1,24 +1,30 @@
-"""Where a fit that may take long keeps what it has done, so that it can go on when killed."""
+"""Where a fit keeps each piece of work that is done, so that it can go on when it was stopped."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
-from dataclasses import asdict
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bagwise.checkpoint import write_atomically
-from bagwise.tables.tuning import Trial
+import torch
 
-_TRIALS = "trials.json"
+from bagwise.archive import refuse_other_things
+from bagwise.checkpoint import load_tensors, save_tensors
+
+_RESULT = "result"
 
 
 class Workspace:
-    """A hidden folder beside the model's; it is gone when the fit has ended, well or in an error.
+    """A hidden folder beside the model's; it is gone when the model has been saved.
 
-    Only a fit that was killed or interrupted leaves it, and the same fit goes on from there.
+    Whatever stops a fit before, an error too, leaves it, and the same fit goes on from there. What
+    another fit has left is removed, and what is damaged is done again.
 
     Args:
         out: the model's folder; None keeps nothing.
@@ -26,12 +32,26 @@ class Workspace:
     """
 
     def __init__(self, out: Path | None, identity: dict[str, Any]) -> None:
-        self._folder = None if out is None else out.parent / f".{out.name}.fitting"
-        self._identity: dict[str, Any] = json.loads(json.dumps(identity))
+        self._out = None if out is None else Path(os.path.realpath(out))
+        self._folder: Path | None = None
+        if self._out is not None:
+            digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=8)
+            self._home = self._out.with_name(f".{self._out.name}.fitting")
+            self._folder = self._home / digest.hexdigest()
+            self._former = self._home / "former"
 
     def __enter__(self) -> Workspace:
-        if self._folder is not None and self._folder.exists() and self.trials() is None:
-            shutil.rmtree(self._folder)  # of another fit
+        if self._out is None or not os.path.lexists(self._home):
+            return self
+        if not self._home.is_dir():
+            raise ValueError(
+                f"{self._home} is in the way of the folder for unfinished work; move it away."
+            )
+        if self._former.exists() and not self._out.exists():
+            self._former.rename(self._out)  # killed between the two steps of `publish`
+        for entry in self._home.iterdir():
+            if entry != self._folder:
+                _remove(entry)
         return self
 
     def __exit__(
@@ -40,32 +60,86 @@ class Workspace:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._folder is not None and (kind is None or issubclass(kind, Exception)):
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder is not None:
+            for folder in (self._folder, self._home):
+                with suppress(OSError):  # nothing was kept, or something was
+                    folder.rmdir()
 
     @property
     def checkpoint(self) -> Path | None:
         """A folder for the state of the last training."""
         return None if self._folder is None else self._folder / "training"
 
-    def trials(self) -> list[Trial] | None:
-        """What was tried by the same fit, if it got that far."""
-        if self._folder is None:
-            return None
-        try:
-            content = json.loads((self._folder / _TRIALS).read_text())
-            if content["identity"] != self._identity:
-                return None
-            return [
-                Trial(**trial | {name: tuple(trial[name]) for name in ("curve", "parts")})
-                for trial in content["trials"]
-            ]
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+    def forget_checkpoint(self) -> bool:
+        """Remove the state of the last training; whether there was one."""
+        if self.checkpoint is None or not self.checkpoint.exists():
+            return False
+        _remove(self.checkpoint)
+        return True
 
-    def keep(self, trials: list[Trial]) -> list[Trial]:
-        """Keep what was tried."""
-        if self._folder is not None:
-            content = {"identity": self._identity, "trials": [asdict(trial) for trial in trials]}
-            write_atomically(self._folder / _TRIALS, json.dumps(content).encode())
-        return trials
+    def once(self, name: str, work: Callable[[], torch.Tensor]) -> torch.Tensor:
+        """What `work` returns, or returned when the same fit did it before."""
+        if self._folder is None:
+            return work()
+        path = self._folder / f"{name}.safetensors"
+        try:
+            tensors, facts = load_tensors(path)
+            if facts["digest"] == _digest(tensors[_RESULT]):
+                return tensors[_RESULT]
+        except (OSError, ValueError, KeyError, RecursionError):
+            _remove(path)  # if it is there at all, it is damaged
+        result = work()
+        save_tensors(path, {_RESULT: result}, {"digest": _digest(result)})
+        return result
+
+    def publish(self, save: Callable[[Path], None]) -> None:
+        """Have the model saved, put it in its place, and remove all work.
+
+        Args:
+            save: writes the model to a folder that is not there yet.
+        """
+        if self._folder is None or self._out is None:
+            return
+        new = self._folder / "model"
+        _remove(new)
+        save(new)
+        for path in (*new.iterdir(), new):
+            _sync(path)
+        refuse_other_things(self._out)
+        if self._out.exists():
+            _remove(self._former)
+            self._out.rename(self._former)
+        try:
+            new.rename(self._out)
+        except BaseException:
+            if self._former.exists() and not self._out.exists():
+                self._former.rename(self._out)
+            raise
+        _sync(self._out.parent)
+        shutil.rmtree(self._home, ignore_errors=True)
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    """Of a result in memory or from disk; a disk may keep a file and lose its content."""
+    content = repr((tensor.shape, tensor.dtype)).encode() + tensor.contiguous().numpy().tobytes()
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
+
+
+def _remove(path: Path) -> None:
+    """A file or a folder with all it holds; nothing if it is not there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file or the names in a folder are on the disk: its work is removed after."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except PermissionError:  # a folder cannot be opened on Windows
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,349 @@
+"""A fit that was stopped at any moment goes on there, and ends with the same model."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bagwise import LLPClassifier
+from bagwise.cli import app
+from bagwise.tables import tuning
+from bagwise.tables.model import TableModel
+from bagwise.tables.workspace import Workspace
+
+FOLDS, EPOCHS = 5, 3
+OPTIONS = ("--model", "linear", "--lr", "0.03", "--epochs", str(EPOCHS))
+
+# Runs fits one after the other, each in a child process of its own that dies, without any clean-up,
+# just before the n-th change of the given kind to a file of the given name.
+DRIVER = """
+import json, os, sys
+import torch, torch._dynamo  # once for all children; Adam imports it
+import bagwise.cli
+from bagwise import Bags, LLPClassifier, cc_loss
+from bagwise.tables import tuning
+
+cc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))  # loads its kernels
+
+def child(arguments, large, moment, report):
+    changes, trainings = [], []
+    fit_bags = LLPClassifier.fit_bags
+
+    def counted(*rest, **named):
+        trainings.append(1)
+        return fit_bags(*rest, **named)
+
+    def watch(event, details):
+        if moment and event == moment[0]:
+            path = details[1] if event == "os.rename" else details[0]
+            if os.path.basename(path) == moment[1]:
+                changes.append(path)
+                if len(changes) == moment[2]:
+                    os._exit(9)
+
+    LLPClassifier.fit_bags = counted
+    if large:
+        tuning.CROSS_VALIDATED = tuning.FEW_BAGS = 0
+    sys.addaudithook(watch)
+    try:
+        bagwise.cli.app(arguments)
+    except SystemExit as exit:
+        with open(report, "w") as file:
+            json.dump(len(trainings), file)
+        os._exit(exit.code)
+
+codes = []
+for task in json.loads(sys.argv[1]):
+    pid = os.fork()
+    if not pid:
+        child(*task)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+print("CODES", json.dumps(codes))
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten bags of six, their counts, and the model of an undisturbed fit."""
+    folder = tmp_path_factory.mktemp("fits")
+    rng = np.random.default_rng(0)
+    rows = [f"B{i % 10},{x:.3f}" for i, x in enumerate(rng.normal(size=60))]
+    (folder / "rows.csv").write_text("\n".join(["bag,x", *rows]) + "\n")
+    counts = [f"B{b},{b % 5 + 1},{5 - b % 5}" for b in range(10)]
+    (folder / "bags.csv").write_text("\n".join(["bag,no,yes", *counts]) + "\n")
+    assert fit(folder, folder / "whole").exit_code == 0
+    return folder
+
+
+def arguments(made: Path, out: Path, *more: str) -> list[str]:
+    labels = ("--bag", "bag", "--labels", str(made / "bags.csv"))
+    return ["fit", str(made / "rows.csv"), *labels, "--out", str(out), *OPTIONS, *more]
+
+
+def fit(made: Path, out: Path, *more: str) -> Any:
+    return CliRunner().invoke(app, arguments(made, out, *more))
+
+
+def content(model: Path) -> list[Any]:
+    """All that a model folder holds, but for the times that were measured."""
+    config, facts = (json.loads((model / name).read_text()) for name in ("config.json", "fit.json"))
+    for row in config["history"]:
+        del row["seconds"]
+    del facts["seconds"], facts["command"]
+    tensors, columns = (
+        (model / name).read_bytes() for name in ("model.safetensors", "columns.json")
+    )
+    return [sorted(path.name for path in model.iterdir()), config, facts, tensors, columns]
+
+
+def trainings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that grows with every training."""
+    real, done = LLPClassifier.fit_bags, []
+
+    def fit_bags(self: LLPClassifier, *rest: Any, **named: Any) -> LLPClassifier:
+        done.append(1)
+        return real(self, *rest, **named)
+
+    monkeypatch.setattr(LLPClassifier, "fit_bags", fit_bags)
+    return done
+
+
+def moments(large: bool) -> dict[tuple[str, str, int], int]:
+    """(kind of change, name, which one) at which a fit is killed -> trainings finished before."""
+    write, finished = "os.rename", 1 if large else 2 * FOLDS
+    found = {
+        (write, "curve-linear-0.03-0.safetensors", 1): 0,
+        (write, "checkpoint.safetensors", 1): finished,
+        (write, "checkpoint.safetensors", EPOCHS): finished,
+        (write, "model.safetensors", 1): finished,
+        (write, "model", 1): finished,
+        (write, "former", 1): finished,
+        (write, "out", 1): finished,  # between the two steps of replacing the former model
+        ("shutil.rmtree", ".out.fitting", 1): finished,
+    }
+    if not large:
+        found[write, "curve-linear-0.03-4.safetensors", 1] = 4
+        found[write, "held-out-0.safetensors", 1] = FOLDS
+        found[write, "held-out-3.safetensors", 1] = FOLDS + 3
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_a_killed_fit_ends_bit_for_bit_the_same_and_repeats_nothing(
+    made: Path, tmp_path: Path
+) -> None:
+    tasks: list[Any] = []
+    for large in (False, True):
+        whole = tmp_path / f"whole-{large}"
+        tasks.append((arguments(made, whole), large, None, f"{whole}.json"))
+        for i, moment in enumerate(moments(large)):
+            folder = tmp_path / f"{large}-{i}"
+            shutil.copytree(made / "whole", folder / "out")
+            (folder / "out" / "columns.json").write_text("{}")  # the former model is another one
+            for end in (moment, None):
+                tasks.append((arguments(made, folder / "out"), large, end, f"{folder}.json"))
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, json.dumps(tasks)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    codes = json.loads(done.stdout.rsplit("CODES", 1)[1])
+    assert codes == [9 if moment else 0 for _, _, moment, _ in tasks], done.stderr
+    for large in (False, True):
+        whole = tmp_path / f"whole-{large}"
+        trainings = json.loads(Path(f"{whole}.json").read_text())
+        for i, (moment, finished) in enumerate(moments(large).items()):
+            folder = tmp_path / f"{large}-{i}"
+            assert content(folder / "out") == content(whole), moment
+            assert os.listdir(folder) == ["out"], moment
+            again = json.loads(Path(f"{folder}.json").read_text())
+            assert again == trainings - finished, moment
+
+
+@pytest.mark.parametrize("stopped", ["_curve", "_fold_log_probs"])
+def test_ctrl_c_says_that_the_same_command_goes_on(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: str
+) -> None:
+    real, calls = getattr(tuning, stopped), []
+
+    def stop_at_the_third(*rest: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(*rest)
+
+    monkeypatch.setattr(tuning, stopped, stop_at_the_third)
+    result = fit(made, tmp_path / "m")
+    assert result.exit_code == 130
+    assert result.output == "Stopped. What is done is kept; the same command goes on from there.\n"
+    assert os.listdir(tmp_path) == [".m.fitting"]
+    assert fit(made, tmp_path / "m").exit_code == 0
+    assert len(calls) == FOLDS + 1  # the third once more
+    assert content(tmp_path / "m") == content(made / "whole")
+    assert os.listdir(tmp_path) == ["m"]
+
+
+def test_ctrl_c_before_any_work_leaves_nothing(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*rest: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning, "_curve", stop)
+    assert fit(made, tmp_path / "m").exit_code == 130
+    assert os.listdir(tmp_path) == []
+
+
+def stopped_before_saving(
+    made: Path, out: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> Any:
+    with monkeypatch.context() as patch:
+
+        def full(*rest: Any) -> None:
+            raise error
+
+        patch.setattr("bagwise.archive.save_tensors", full)
+        return fit(made, out)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), ValueError("in the way")], ids=repr
+)
+def test_an_error_while_saving_loses_no_work(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    out = tmp_path / "m"
+    shutil.copytree(made / "whole", out)
+    result = stopped_before_saving(made, out, monkeypatch, error)
+    assert result.exit_code == 2
+    assert result.output.startswith("Error: ")
+    assert content(out) == content(made / "whole")
+    done = trainings(monkeypatch)
+    assert fit(made, out).exit_code == 0
+    assert len(done) == 1  # the last training, all of whose epochs are there
+    assert os.listdir(tmp_path) == ["m"]
+
+
+def test_another_fit_begins_anew(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped_before_saving(made, tmp_path / "m", monkeypatch, KeyboardInterrupt())
+    done = trainings(monkeypatch)
+    assert fit(made, tmp_path / "m", "--seed", "1").exit_code == 0
+    assert len(done) == 2 * FOLDS + 1
+    assert os.listdir(tmp_path) == ["m"]
+
+
+def test_a_model_moved_aside_by_a_killed_fit_comes_back_at_the_next_of_any_kind(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".m.fitting" / "former").mkdir(parents=True)
+    (tmp_path / ".m.fitting" / "former" / "config.json").write_text("{}")
+    with pytest.raises(RuntimeError), Workspace(tmp_path / "m", {}):
+        raise RuntimeError
+    assert os.listdir(tmp_path) == ["m"]
+    assert os.listdir(tmp_path / "m") == ["config.json"]
+
+
+def _flip(path: Path) -> None:
+    spoilt = bytearray(path.read_bytes())
+    spoilt[-1] ^= 1
+    path.write_bytes(spoilt)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    (path / "deep").mkdir(parents=True)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:-3]),
+        lambda path: path.write_bytes(b"\xff" * 100),
+        lambda path: path.write_text("{}"),
+        _folder,
+    ],
+    ids=["empty", "cut", "noise", "json", "a folder"],
+)
+def test_what_is_damaged_in_the_work_folder_is_done_again(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Path], Any]
+) -> None:
+    out = tmp_path / "m"
+    stopped_before_saving(made, out, monkeypatch, KeyboardInterrupt())
+    kept = sorted(path for path in (tmp_path / ".m.fitting").rglob("*.safetensors"))
+    assert len(kept) == 2 * FOLDS + 1
+    for path in kept:
+        if spoil is not _folder or path.parent.name != "training":
+            spoil(path)
+    result = fit(made, out)
+    assert (result.exit_code, os.listdir(tmp_path)) == (0, ["m"]), result.output
+    assert content(out) == content(made / "whole")
+
+
+def test_results_that_a_disk_has_changed_are_not_believed(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped_before_saving(made, tmp_path / "m", monkeypatch, KeyboardInterrupt())
+    for path in (tmp_path / ".m.fitting").glob("*/*.safetensors"):
+        _flip(path)
+    assert fit(made, tmp_path / "m").exit_code == 0
+    assert content(tmp_path / "m") == content(made / "whole")
+
+
+def test_work_of_another_run_under_the_same_names_is_done_again(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, more in (("m", ()), ("other", ("--seed", "5"))):
+        with monkeypatch.context() as patch:
+            patch.setattr(TableModel, "save", None)
+            CliRunner().invoke(app, arguments(made, tmp_path / name, *more))
+    (own,), (other,) = ((tmp_path / f".{name}.fitting").iterdir() for name in ("m", "other"))
+    shutil.rmtree(own / "training")
+    shutil.copytree(other / "training", own / "training")
+    assert fit(made, tmp_path / "m").exit_code == 0
+    assert content(tmp_path / "m") == content(made / "whole")
+
+
+def test_a_file_in_the_place_of_the_work_folder_is_named(made: Path, tmp_path: Path) -> None:
+    (tmp_path / ".m.fitting").write_text("mine")
+    result = fit(made, tmp_path / "m")
+    assert result.exit_code == 2
+    assert result.output.startswith(f"Error: {tmp_path / '.m.fitting'} is in the way")
+    assert result.output.count("\n") == 1
+    assert os.listdir(tmp_path) == [".m.fitting"]
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["to a model", "to nothing"])
+def test_a_symbolic_link_is_followed(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    target, link = tmp_path / "disk" / "model", tmp_path / "link"
+    target.parent.mkdir()
+    if there:
+        shutil.copytree(made / "whole", target)
+        (target / "columns.json").write_text("{}")
+    link.symlink_to(target)
+    stopped_before_saving(made, link, monkeypatch, KeyboardInterrupt())
+    assert fit(made, link).exit_code == 0
+    assert link.is_symlink()
+    assert content(target) == content(made / "whole")
+    assert sorted(path.name for path in tmp_path.rglob(".*")) == []
+    TableModel.load(link).save(link)
+    assert link.is_symlink()
+    assert content(target) == content(made / "whole")
