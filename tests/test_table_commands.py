@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from sklearn.metrics import accuracy_score, confusion_matrix
 from typer.testing import CliRunner
 
-from bagwise import run_state
+from bagwise import LLPClassifier, read_bags, run_state
 from bagwise.cli import app
 from bagwise.tables.model import TableModel
 
@@ -574,3 +576,90 @@ def test_no_folder_is_left_when_a_row_is_wrong(made: Path, tmp_path: Path) -> No
     out = tmp_path / "a" / "b" / "p.csv"
     refused("predict", made / "m", tmp_path / "r.csv", "--out", out)
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
+
+
+OUTPUTS = ["predict", "label"]
+
+
+def written(made: Path, name: str, out: Path) -> tuple[str, ...]:
+    labels = (*BAGS, made / "bags.csv") if name == "label" else ()
+    return (name, made / "m", made / "rows.csv", *labels, "--out", out)
+
+
+def test_what_a_killed_command_left_is_removed_by_the_next(made: Path, tmp_path: Path) -> None:
+    """A process dies as its output takes its place; the next one leaves nothing but the output."""
+    out = tmp_path / "p[1].csv"
+    out.write_text("of yesterday")
+    (tmp_path / ".p[1].csv.swp").write_text("mine")
+    die = (
+        "import os, sys\nfrom bagwise.cli import app\n"
+        "sys.addaudithook(lambda event, details: event == 'os.rename'"
+        " and os.fspath(details[1]).endswith('.csv') and os._exit(9))\napp(sys.argv[1:])"
+    )
+    arguments = [str(part) for part in written(made, "predict", out)]
+    for _ in range(2):
+        killed = subprocess.run([sys.executable, "-c", die, *arguments], check=False)
+        assert killed.returncode == 9
+        assert out.read_text() == "of yesterday"
+        assert len(list(tmp_path.iterdir())) == 3  # and not one more each time
+    assert command(*arguments)[0] == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".p[1].csv.swp", "p[1].csv"]
+    assert len(out.read_text().splitlines()) == 301
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("there", [True, False], ids=["to a file", "to nothing"])
+def test_an_output_that_is_a_symbolic_link_is_followed(
+    made: Path, tmp_path: Path, name: str, there: bool
+) -> None:
+    target, link = tmp_path / "disk" / "p.csv", tmp_path / "link.csv"
+    if there:
+        target.parent.mkdir()
+        target.write_text("of yesterday")
+    link.symlink_to(target)
+    assert command(*written(made, name, link))[0] == 0
+    assert link.is_symlink()
+    assert len(target.read_text().splitlines()) == 301
+    assert [path.name for path in target.parent.iterdir()] == ["p.csv"]
+    link.unlink()
+    link.symlink_to(made / "rows.csv")
+    assert "an input itself" in refused(*written(made, name, link))
+
+
+def test_a_folder_made_for_an_output_that_fails_is_removed(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*rest: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.mkstemp", full)
+    assert "No space left" in refused(*written(made, "predict", tmp_path / "a" / "b" / "p.csv"))
+    assert not list(tmp_path.iterdir())
+
+
+# Arrays that may not be written
+
+
+def read_only(array: Any) -> Any:
+    array.setflags(write=False)
+    return array
+
+
+def test_read_only_arrays_are_as_good_as_others(made: Path, tmp_path: Path) -> None:
+    """PyTorch warns of such arrays, and a warning is an error in these tests."""
+    X, wards, counts, _ = read_bags(made / "rows.parquet", "ward", made / "bags.csv")
+    np.save(tmp_path / "X.npy", X)
+    model = TableModel.load(made / "m")
+    expected = LLPClassifier(model="linear", epochs=1, random_state=0).fit(X, wards, counts)
+    log_probs = model.log_probs(X)
+    for same in (
+        read_only(X.copy()),
+        np.load(tmp_path / "X.npy", mmap_mode="r"),
+        np.asfortranarray(X),
+        X[::-1].copy()[::-1],
+        X.astype(np.float64),
+    ):
+        assert torch.equal(model.log_probs(same), log_probs)
+        fitted = LLPClassifier(model="linear", epochs=1, random_state=0)
+        fitted.fit(same, read_only(wards.copy()), counts)
+        np.testing.assert_allclose(fitted.predict_proba(same), expected.predict_proba(X), rtol=1e-5)

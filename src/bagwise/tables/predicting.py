@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from bagwise.targets import NumbersAre
 
 LABEL = "label"
 _KINDS = (".parquet", ".pq", ".csv", ".tsv")
+_UNFINISHED = ".unfinished"
 _CHUNK = 200_000  # instances of bags that are labelled at a time
 
 
@@ -201,18 +203,13 @@ def _writer(out: Path, source: Source, kept: list[str], classes: Sequence[str]) 
                     f"the column {field.name!r} is of type {field.type}, which {kind} cannot hold; "
                     "write .parquet, or choose the columns to copy with --keep."
                 )
-    new_folders = [folder for folder in out.absolute().parents if not folder.exists()]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=out.parent, prefix=f".{out.name}.")
-    os.close(handle)
-    temporary = Path(name)
-    labels = pa.array(classes, pa.string())
-    try:
+    with _unfinished(out) as temporary:
         if kind in (".parquet", ".pq"):
             writer: Any = pq.ParquetWriter(temporary, schema)
         else:
             options = pcsv.WriteOptions(delimiter="\t" if kind == ".tsv" else ",")
             writer = pcsv.CSVWriter(temporary, schema, write_options=options)
+        labels = pa.array(classes, pa.string())
 
         def write(
             copied: pa.RecordBatch | None, best: npt.NDArray[Any], probabilities: FloatArray
@@ -224,10 +221,34 @@ def _writer(out: Path, source: Source, kept: list[str], classes: Sequence[str]) 
 
         with writer:
             yield write
+
+
+@contextmanager
+def _unfinished(out: Path) -> Iterator[Path]:
+    """A hidden file beside `out` that takes its place when the block ends without an error.
+
+    A symbolic link stays, and what it leads to is replaced. What a killed process has left of the
+    same output is removed.
+    """
+    out = Path(os.path.realpath(out))
+    new_folders = [folder for folder in out.parents if not folder.exists()]
+    temporary: Path | None = None
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        for left in out.parent.glob(f".{glob.escape(out.name)}.*{_UNFINISHED}"):
+            left.unlink(missing_ok=True)
+        handle, name = tempfile.mkstemp(_UNFINISHED, f".{out.name}.", out.parent)
+        os.close(handle)
+        temporary = Path(name)
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
         temporary.chmod(0o666 & ~current_umask())
         temporary.replace(out)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         for folder in new_folders:
-            folder.rmdir()
+            with suppress(OSError):  # it was not made, or holds something by now
+                folder.rmdir()
         raise
