@@ -6,9 +6,11 @@ A model that was fitted to a table has columns.json and fit.json beside them.
 from __future__ import annotations
 
 import copy
+import ctypes
 import json
+import os
 import shutil
-import tempfile
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +19,21 @@ import numpy as np
 import torch
 from torch import nn
 
-from bagwise.checkpoint import current_umask, load_tensors, save_tensors
+from bagwise.checkpoint import (
+    compare,
+    hidden_name,
+    leftovers,
+    load_tensors,
+    prefixed,
+    require_finite,
+    save_tensors,
+    write_atomically,
+)
+from bagwise.config import check_config, classes_of
 from bagwise.methods import METHODS, Method, make_method
-from bagwise.models import MODELS, Factory, Standardize, make_model
+from bagwise.models import Factory, Standardize, make_model
+from bagwise.schema import read_json as parse
+from bagwise.schema import shown
 
 if TYPE_CHECKING:
     from bagwise.estimator import LLPClassifier
@@ -28,7 +42,6 @@ CONFIG = "config.json"
 TENSORS = "model.safetensors"
 COLUMNS = "columns.json"
 FIT = "fit.json"
-MOST_FEATURES = 10_000_000  # a larger shape is a damaged file, and must not allocate memory
 FORMAT = 1
 
 
@@ -57,38 +70,79 @@ def save(
         "best_epoch": classifier.best_epoch_,
         "history": classifier.history_,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    place = path.resolve()  # a link stays, and what it leads to is replaced
+    place.parent.mkdir(parents=True, exist_ok=True)
+    for unfinished in (*leftovers(place), _aside(place)):
+        if unfinished.is_dir():
+            shutil.rmtree(unfinished)
+    new = hidden_name(place)
+    new.mkdir()
     try:
-        (new / CONFIG).write_text(json.dumps(config, indent=1))
-        for name, content in (beside or {}).items():
-            (new / name).write_text(json.dumps(content, indent=1))
+        for name, content in {CONFIG: config, **(beside or {})}.items():
+            write_atomically(new / name, json.dumps(content, indent=1).encode())
         save_tensors(new / TENSORS, classifier.model_.state_dict(), {"format": FORMAT})
-        new.chmod(0o777 & ~current_umask())
-        if path.exists():
-            old = new.with_name(f"{new.name}.old")
-            path.rename(old)
-            try:
-                new.rename(path)
-            except OSError:
-                old.rename(path)
-                raise
-            shutil.rmtree(old)
-        else:
-            new.rename(path)
+        _put(new, place)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
 
 
+def _put(new: Path, place: Path) -> None:
+    """Move a folder to a place; what is there now is gone when the new one is there."""
+    if not place.exists():
+        new.rename(place)
+    elif _exchange(new, place):
+        shutil.rmtree(new)  # the old one, which has got its name
+    else:
+        old = _aside(place)
+        place.rename(old)
+        try:
+            new.rename(place)
+        except OSError:
+            old.rename(place)
+            raise
+        shutil.rmtree(old)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two folders in one step, so that a kill finds either; False where that cannot be done.
+
+    Only Linux has it, and Python has no name for it.
+    """
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "renameat2"):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    names = os.fsencode(one), os.fsencode(other)
+    return bool(libc.renameat2(here, names[0], here, names[1], exchange) == 0)
+
+
+def _aside(place: Path) -> Path:
+    """Where the old folder waits while the new one takes its place, if it has to."""
+    return place.with_name(f".{place.name}.aside")
+
+
+def recover(path: Path) -> None:
+    """Bring back a model that `save` had put aside when it was killed before the new one was there.
+
+    That happens only where folders cannot be swapped in one step.
+    """
+    place = path.resolve()
+    if not place.exists() and _aside(place).is_dir():
+        _aside(place).rename(place)
+
+
 def refuse_other_things(path: Path) -> None:
     """A folder may be replaced only if it holds a Bagwise model and nothing else."""
+    recover(path)
     if not path.exists():
         return
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else {path.name}
     if path.is_dir() and names <= {CONFIG, TENSORS, COLUMNS, FIT}:
         if CONFIG in names:
-            _read_config(path / CONFIG)
+            check_config(path / CONFIG, read_json(path / CONFIG, FORMAT))
         return
     raise ValueError(f"{path} holds other things than a Bagwise model; choose another folder.")
 
@@ -117,20 +171,18 @@ def _plain_params(classifier: LLPClassifier) -> dict[str, Any]:
 
 def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None) -> LLPClassifier:
     """Read a classifier; what is missing, damaged or too new is a ValueError that says so."""
+    recover(path)
     for name in (CONFIG, TENSORS):
         if not (path / name).is_file():
             raise ValueError(f"{path} has no {name}; it is not a complete Bagwise model folder.")
-    config = _read_config(path / CONFIG)
+    config = check_config(path / CONFIG, read_json(path / CONFIG, FORMAT))
     tensors, _ = load_tensors(path / TENSORS)
     if unknown := config["params"].keys() - set(cls._get_param_names()):
         raise ValueError(f"{path / CONFIG} has unknown parameters: {', '.join(sorted(unknown))}.")
     classifier = cls(**config["params"])
     if config["method_options"] is not None:
-        classifier.method = make_method(config["params"]["method"], **config["method_options"])
-    try:
-        classifier.classes_ = np.array(config["classes"], dtype=config["classes_dtype"])
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{path / CONFIG} is damaged: classes: {error}.") from error
+        classifier.method = _method(config, path / CONFIG)
+    classifier.classes_ = classes_of(config)
     classifier.shape_in_ = tuple(config["shape"])
     classifier.n_features_in_ = config["n_features_in"]
     if config["feature_names_in"]:
@@ -145,16 +197,24 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
         )
     if own is None:
         classifier.model = model  # type: ignore[assignment]  # None has been refused
+    first: nn.Module = nn.Identity()
+    try:
+        require_finite(tensors)
+        if classifier.standardize:
+            first = _standardization(tensors, classifier.shape_in_)
+        if own is not None:
+            with torch.device("meta"):  # a damaged shape must not allocate memory
+                layout = make_model(own, classifier.shape_in_, len(classifier.classes_))
+            expected = prefixed("0", first.state_dict()) | prefixed("1", layout.state_dict())
+            compare(tensors, expected)
+    except ValueError as error:
+        raise ValueError(
+            f"{path / TENSORS} does not fit {CONFIG}, the folder is damaged: {error}."
+        ) from error
     if isinstance(classifier.model, nn.Module):
         body = copy.deepcopy(classifier.model)
     else:
         body = make_model(classifier.model, classifier.shape_in_, len(classifier.classes_))
-    first: nn.Module = nn.Identity()
-    if classifier.standardize:
-        try:
-            first = Standardize(tensors["0.mean"], tensors["0.std"])
-        except KeyError as error:
-            raise ValueError(f"{path / TENSORS} lacks {error}; the folder is damaged.") from error
     classifier.model_ = nn.Sequential(first, body)
     try:
         classifier.model_.load_state_dict(tensors)
@@ -162,8 +222,10 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
         reason = str(error).strip().split("\n")[-1].strip()
         raise ValueError(f"{path / TENSORS} does not fit {CONFIG}: {reason}") from error
     try:
-        classifier.model_.to(torch.device(classifier.device)).eval()
-    except RuntimeError as error:
+        if (device := torch.device(classifier.device)).type == "meta":
+            raise RuntimeError("it holds no numbers")
+        classifier.model_.to(device).eval()
+    except (RuntimeError, AssertionError, ImportError, ValueError) as error:
         raise ValueError(
             f"{path / CONFIG} asks for the device {classifier.device!r}, which is not here; "
             'write "cpu" in its place.'
@@ -171,50 +233,31 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
     return classifier
 
 
+def _method(config: dict[str, Any], path: Path) -> Method:
+    try:
+        return make_method(config["params"]["method"], **config["method_options"])
+    except Exception as error:  # whatever its constructor says of such options
+        raise ValueError(f"{path} is damaged: method_options: {error}.") from error
+
+
+def _standardization(tensors: dict[str, torch.Tensor], shape: tuple[int, ...]) -> Standardize:
+    """The first layer, from the file: a mean and a deviation for each column or channel."""
+    wanted = torch.zeros(shape[0], *[1] * (len(shape) - 1), dtype=torch.float64)
+    found = {name: tensor for name, tensor in tensors.items() if name.startswith("0.")}
+    compare(found, {"0.mean": wanted, "0.std": wanted})
+    if not (found["0.std"] > 0).all():
+        raise ValueError("'0.std' has values that are not above 0")
+    return Standardize(found["0.mean"], found["0.std"])
+
+
 def read_json(path: Path, version: int) -> dict[str, Any]:
     """A JSON file that says which format it has; another one is a ValueError."""
-    try:
-        content = json.loads(path.read_text())
-        found = content["format"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged or was not written by Bagwise ({error}).") from error
-    if found != version:
+    content = parse(path)
+    if not isinstance(content, dict) or "format" not in content:
+        raise ValueError(f"{path} is damaged or was not written by Bagwise: it has no format.")
+    if type(content["format"]) is not int or content["format"] != version:
         raise ValueError(
-            f"{path} has format {found!r}; this version of Bagwise reads {version}. "
-            "Update Bagwise, or make the model again."
+            f"{path} has format {shown(content['format'])}; this version of Bagwise reads "
+            f"{version}. Update Bagwise, or make the model again."
         )
-    return dict(content)
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    config = read_json(path, FORMAT)
-    expected: dict[str, tuple[type, ...]] = {
-        "params": (dict,),
-        "method_options": (dict, type(None)),
-        "classes": (list,),
-        "classes_dtype": (str,),
-        "shape": (list,),
-        "n_features_in": (int,),
-        "feature_names_in": (list, type(None)),
-        "best_epoch": (int,),
-        "history": (list,),
-    }
-    for name, kind in expected.items():
-        if not isinstance(config.get(name), kind):
-            raise ValueError(f"{path} is damaged: {name} is {config.get(name)!r}.")
-    if not all(isinstance(size, int) and 0 < size <= MOST_FEATURES for size in config["shape"]):
-        raise ValueError(f"{path} is damaged: shape is {config['shape']!r}.")
-    params = config["params"]
-    for name in ("model", "method"):
-        if not isinstance(params.get(name), str | None):
-            raise ValueError(f"{path} is damaged: {name} is {params[name]!r}.")
-    if len({str(label) for label in config["classes"]}) < max(len(config["classes"]), 2):
-        raise ValueError(f"{path} is damaged: classes is {config['classes']!r}.")
-    if params.get("model") is not None and params["model"] not in MODELS:
-        raise ValueError(f"{path} names the model {params['model']!r}, which does not exist.")
-    if params.get("method") not in METHODS:
-        raise ValueError(
-            f"{path} names the method {params.get('method')!r}, which does not exist here; "
-            "import the module that registers it first."
-        )
-    return config
+    return content

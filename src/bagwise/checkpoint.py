@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +15,51 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 _FACTS = "bagwise"
+_DIGESTS = "digests"
+_REMEDY = "restore it from a copy, or delete it and start again."
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace the file at `path` in one step: it is there whole, or as it was before."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = new_beside(path)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).chmod(0o666 & ~current_umask())
-        Path(name).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-def current_umask() -> int:
-    """Which permissions this process withholds from new files."""
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask
+def new_beside(path: Path) -> Path:
+    """A new, empty, hidden file in the folder of `path`, to be filled and renamed to it.
+
+    The system gives it the permissions of any new file: asking for the umask would mean to change
+    it for a moment, for all threads.
+    """
+    temporary = hidden_name(path)
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+    return temporary
+
+
+def hidden_name(path: Path) -> Path:
+    """A hidden name beside `path` that nothing has yet."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+
+
+def leftovers(path: Path) -> list[Path]:
+    """What `hidden_name` named for `path` and a killed process has left."""
+    pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}"
+    return sorted(path.parent.glob(pattern)) if path.parent.is_dir() else []
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove unfinished files for `path`; nothing else may be writing it."""
+    for unfinished in leftovers(path):
+        unfinished.unlink()
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
@@ -48,7 +72,10 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, 
     ({'x': tensor([1., 1.])}, {'epoch': 3})
     """
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    write_atomically(path, save(own, metadata={_FACTS: json.dumps(facts)}))
+    metadata = {_FACTS: json.dumps(facts)}
+    write_atomically(
+        path, save(own, metadata=metadata | {_DIGESTS: json.dumps(_digests(own, metadata[_FACTS]))})
+    )
 
 
 def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -58,14 +85,61 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         facts = json.loads(metadata[_FACTS])
-    except (SafetensorError, KeyError, json.JSONDecodeError) as error:
+        digests = json.loads(metadata[_DIGESTS]) if _DIGESTS in metadata else None
+    except (SafetensorError, LookupError, AttributeError, ValueError, RecursionError) as error:
         raise ValueError(
-            f"{path} is damaged or was not written by Bagwise ({error}); "
-            "restore it from a copy, or delete it and start again."
+            f"{path} is damaged or was not written by Bagwise ({error}); {_REMEDY}"
         ) from error
     if not isinstance(facts, dict):
         raise ValueError(f"{path} was not written by Bagwise; delete it and start again.")
+    if digests is not None:  # files of earlier versions have none
+        found = _digests(tensors, metadata[_FACTS])
+        wanted = digests if isinstance(digests, dict) else {}
+        for name in sorted({*found, *wanted}):
+            if found.get(name) != wanted.get(name):
+                what = "is missing" if name not in found else "is not as it was written"
+                raise ValueError(f"{path} is damaged: {name!r} {what}; {_REMEDY}")
     return tensors, facts
+
+
+def _digests(tensors: dict[str, torch.Tensor], facts: str) -> dict[str, str]:
+    """A short digest of each tensor's type, shape and content, and of the facts: safetensors has
+    none, and a flipped bit would be trained on.
+    """
+    found = {_FACTS: hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()}
+    for name, tensor in tensors.items():
+        digest = hashlib.blake2b(_described(tensor).encode(), digest_size=8)
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        found[name] = digest.hexdigest()
+    return found
+
+
+def compare(tensors: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
+    """Names, types and shapes must be the same; the first difference is a ValueError.
+
+    >>> compare({"weight": torch.ones(2)}, {"weight": torch.ones(3)})
+    Traceback (most recent call last):
+    ValueError: 'weight' is float32 (2,); float32 (3,) is expected
+    """
+    for name in expected:
+        if name not in tensors:
+            raise ValueError(f"{name!r} is missing")
+    for name, tensor in tensors.items():
+        if name not in expected:
+            raise ValueError(f"{name!r} is unknown")
+        if _described(tensor) != (wanted := _described(expected[name])):
+            raise ValueError(f"{name!r} is {_described(tensor)}; {wanted} is expected")
+
+
+def require_finite(tensors: dict[str, torch.Tensor]) -> None:
+    """Weights with NaN or infinity are a ValueError: training never keeps such."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise ValueError(f"{name!r} has NaN or infinite values, which training never keeps")
+
+
+def _described(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
 def prefixed(prefix: str, tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,28 @@ from typing import Any
 import torch
 from torch import nn
 
-from bagwise.checkpoint import load_tensors, prefixed, save_tensors, without_prefix
+from bagwise.checkpoint import (
+    compare,
+    load_tensors,
+    prefixed,
+    remove_leftovers,
+    require_finite,
+    save_tensors,
+    without_prefix,
+)
 from bagwise.methods import Method
+from bagwise.schema import any_number, anything, list_of, number, record, whole, wrong
 
 CHECKPOINT = "checkpoint.safetensors"
 
 
 @dataclass
 class RunState:
-    """A training run between two epochs."""
+    """A training run between two epochs.
+
+    Attributes:
+        measures: what every row of the history has beside the training's own columns.
+    """
 
     model: nn.Module
     average: nn.Module | None
@@ -25,6 +39,7 @@ class RunState:
     method: Method
     generator: torch.Generator
     n_classes: int
+    measures: tuple[str, ...]
     history: list[dict[str, float]] = field(default_factory=list)
     best: dict[str, torch.Tensor] = field(default_factory=dict)
     best_epoch: int = 0
@@ -38,8 +53,8 @@ def save_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
     tensors |= prefixed("method", state.method.kept)
     if state.average is not None:
         tensors |= prefixed("average", state.average.state_dict())
-    for number, values in state.optimizer.state_dict()["state"].items():
-        tensors |= prefixed(f"optimizer.{number}", values)
+    for index, values in state.optimizer.state_dict()["state"].items():
+        tensors |= prefixed(f"optimizer.{index}", values)
     tensors["random.order"] = state.generator.get_state()
     tensors["random.torch"] = torch.get_rng_state()
     facts = {
@@ -52,10 +67,12 @@ def save_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
 
 
 def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
-    """Bring `state` to where the folder's checkpoint is; without one it stays at the beginning."""
+    """Bring `state` to where the folder's checkpoint is; without one it stays at the beginning.
+
+    All that the file holds is compared with what this run needs before anything is changed.
+    """
     path = folder / CHECKPOINT
-    for unfinished in folder.glob(f".{CHECKPOINT}.*"):  # left by a run killed while writing
-        unfinished.unlink()
+    remove_leftovers(path)
     if not path.exists():
         return
     tensors, facts = load_tensors(path)
@@ -64,6 +81,14 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
             f"{path} belongs to another run: {_difference(facts.get('identity'), identity)}. "
             "Use another folder, or delete this one to start again."
         )
+    try:
+        _check_facts(facts, state)
+        _check_tensors(tensors, state)
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is damaged: {str(error).removesuffix('.')}; "
+            "restore it from a copy, or delete it and start again."
+        ) from error
     state.model.load_state_dict(without_prefix("model", tensors))
     if state.average is not None:
         state.average.load_state_dict(without_prefix("average", tensors))
@@ -73,8 +98,8 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
         kept[name] = tensor.to(kept[name].device) if name in kept else tensor
     saved: dict[int, dict[str, torch.Tensor]] = {}
     for name, tensor in without_prefix("optimizer", tensors).items():
-        number, key = name.split(".", 1)
-        saved.setdefault(int(number), {})[key] = tensor
+        place, key = name.split(".", 1)
+        saved.setdefault(int(place), {})[key] = tensor
     groups = state.optimizer.state_dict()["param_groups"]
     state.optimizer.load_state_dict({"state": saved, "param_groups": groups})
     state.generator.set_state(tensors["random.order"])
@@ -82,6 +107,46 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
     state.history = facts["history"]
     state.best_epoch = facts["best_epoch"]
     state.steps = facts["steps"]
+
+
+def _check_facts(facts: dict[str, Any], state: RunState) -> None:
+    losses = {name: number(high=math.inf) for name in state.measures}
+    own = {"epoch": whole(1), "train_loss": number(), "lr": number(0), "seconds": number(0)}
+    rows = list_of(record(own | losses, others=any_number), 1)
+    record({"identity": anything, "history": rows, "best_epoch": whole(1), "steps": whole()})(
+        facts, ""
+    )
+    for index, row in enumerate(facts["history"]):
+        if row["epoch"] != index + 1:
+            raise wrong(row["epoch"], f"history[{index}].epoch", f"{index + 1}")
+    whole(1, len(facts["history"]))(facts["best_epoch"], "best_epoch")
+
+
+def _check_tensors(tensors: dict[str, torch.Tensor], state: RunState) -> None:
+    weights = state.model.state_dict()
+    expected = prefixed("model", weights) | prefixed("best", weights)
+    if state.average is not None:
+        expected |= prefixed("average", weights)
+    require_finite({name: tensors[name] for name in expected if name in tensors})
+    expected |= prefixed("random", dict.fromkeys(("order", "torch"), state.generator.get_state()))
+    expected |= prefixed("method", state.method.kept)
+    for name, tensor in prefixed("method", without_prefix("method", tensors)).items():
+        expected.setdefault(name, tensor)  # added by the method while it was training
+    parameters = [p for group in state.optimizer.param_groups for p in group["params"]]
+    for index, parameter in enumerate(parameters):
+        # Adam knows nothing of a parameter that never had a gradient.
+        if any(name.startswith(f"optimizer.{index}.") for name in tensors):
+            like = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameter)
+            expected |= prefixed(f"optimizer.{index}", {"step": torch.zeros(()), **like})
+    compare(tensors, expected)
+    for name in ("random.order", "random.torch"):
+        try:
+            torch.Generator().set_state(tensors[name])
+        except RuntimeError as error:
+            raise ValueError(f"{name!r} is no state of a random generator ({error})") from error
+    for name, tensor in prefixed("optimizer", without_prefix("optimizer", tensors)).items():
+        if tensor.isnan().any():
+            raise ValueError(f"{name!r} has NaN values, which training never keeps")
 
 
 def _difference(saved: Any, wanted: dict[str, Any]) -> str:

@@ -89,9 +89,9 @@ class TrainingResult:
 
     Attributes:
         model: with the weights of the best epoch, in evaluation mode.
-        history: one row an epoch: `epoch`, `train_loss`, `lr`, `seconds`, and where they are known
-            `train_accuracy`, `val_bag_loss`, `val_accuracy`, `test_bag_loss`, `test_accuracy`, and
-            what the method measures.
+        history: one row an epoch: `epoch`, `train_loss`, `lr`, `seconds` (evaluation included), and
+            where they are known `train_accuracy`, `val_bag_loss`, `val_accuracy`, `test_bag_loss`,
+            `test_accuracy`, and what the method measures.
         best_epoch: the epoch whose weights the model has.
     """
 
@@ -163,6 +163,12 @@ def train(
             method=method,
             generator=torch.Generator().manual_seed(options.seed),
             n_classes=data.bags.n_classes,
+            measures=tuple(
+                f"{name}_{key}"
+                for name, part in (("val", validation), ("test", test))
+                if part is not None
+                for key in ("bag_loss", *(() if part.labels is None else ("accuracy",)))
+            ),
         )
         identity: dict[str, Any] = {}
         if checkpoint is not None:
@@ -175,6 +181,7 @@ def train(
                 )
         with TrainingProgress(method.name, options.epochs, state.history, progress) as bar:
             while not _finished(state, options):
+                started = time.perf_counter()
                 row = _epoch(state, data, inputs, options, bar)
                 kept = state.average or model
                 _refuse_broken(kept, f"the last steps of epoch {row['epoch']}")
@@ -182,6 +189,7 @@ def train(
                     if part is not None:
                         measured = evaluate(kept, part, device)
                         row |= {f"{name}_{key}": value for key, value in measured.items()}
+                row["seconds"] = time.perf_counter() - started
                 state.history.append(row)
                 if _is_best(state.history, options):
                     state.best_epoch = int(row["epoch"])
@@ -202,7 +210,6 @@ def _epoch(
     bar: TrainingProgress,
 ) -> Row:
     """One pass over the training bags."""
-    started = time.perf_counter()
     epoch = len(state.history) + 1
     model, method = state.model, state.method
     method.begin_epoch(epoch, state.generator)
@@ -229,7 +236,7 @@ def _epoch(
     if data.labels is not None:
         row["train_accuracy"] = correct / seen
     row |= method.epoch_metrics()
-    row["seconds"] = time.perf_counter() - started
+    row["seconds"] = 0.0  # known when the epoch has been evaluated
     return row
 
 

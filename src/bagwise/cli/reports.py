@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bagwise.archive import CONFIG
+from bagwise.archive import CONFIG, FIT
 from bagwise.checkpoint import write_atomically
 from bagwise.cli.app import TABLES, app, user_errors
 from bagwise.cli.experiments import read_some
@@ -35,7 +35,7 @@ def report(
         if out.resolve().is_relative_to(folder.resolve()):
             raise ValueError(f"{out} is inside {folder}; choose another place for the page.")
         if (folder / CONFIG).exists():
-            content = model_report(TableModel.load(folder))
+            content = model_report(TableModel.load(folder), str(folder / FIT))
         else:
             content = sweep_report(read_some(folder), str(folder))
         write_atomically(out, content.encode())

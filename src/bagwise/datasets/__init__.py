@@ -76,6 +76,10 @@ def load_dataset(name: str, data_dir: str | Path | None = None, progress: bool =
     files = [folder / file for file in SOURCES[name].hashes]
     train_images, train_labels = read_idx_pair(files[0], files[1], 10)
     test_images, test_labels = read_idx_pair(files[2], files[3], 10)
+    for file, images in ((files[0], train_images), (files[2], test_images)):
+        if images.shape[2:] != (28, 28):
+            size = " x ".join(map(str, images.shape[2:]))
+            raise DataFileError(f"{file} has images of {size} pixels; 28 x 28 are expected.")
     return _standardised(name, train_images, train_labels, test_images, test_labels)
 
 
@@ -98,6 +102,8 @@ def _standardised(
     pixels = train_images.astype(np.float32)
     mean = pixels.mean(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
     std = pixels.std(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
+    if not (std > 0).all():
+        raise DataFileError(f"all training images of {name} are alike; the files are damaged.")
     return Dataset(
         name,
         torch.from_numpy((pixels - mean) / std),

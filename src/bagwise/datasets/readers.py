@@ -20,6 +20,19 @@ _CIFAR_TRAIN = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
 _CIFAR_TEST = "test_batch.bin"
 
 
+# What tarfile ends in beside its own errors, for instance at a header that declares a huge size.
+_UNPACKABLE = (
+    tarfile.TarError,
+    OSError,
+    EOFError,
+    zlib.error,
+    ValueError,
+    ArithmeticError,
+    MemoryError,
+    RecursionError,
+)
+
+
 class DataFileError(ValueError):
     """A data file is not what it should be."""
 
@@ -109,7 +122,9 @@ def _cifar_archive(path: Path) -> dict[str, bytes]:
                 if place.name in wanted and member.isfile():
                     file = archive.extractfile(member)
                     found[place.name] = (file or io.BytesIO()).read(10_000 * _CIFAR_ROW + 1)
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+    except DataFileError:
+        raise
+    except _UNPACKABLE as error:
         raise DataFileError(f"{path} cannot be unpacked: {error}.") from error
     if missing := sorted(wanted - found.keys()):
         raise DataFileError(f"{path} lacks {', '.join(missing)}; it is incomplete.")

@@ -4,33 +4,46 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import asdict, fields
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from bagwise.checkpoint import write_atomically
-from bagwise.experiments.run import RunResult, read_results
+from bagwise.experiments.run import (
+    VERSIONS,
+    RunResult,
+    check_history,
+    read_results,
+    without_copies,
+)
 from bagwise.experiments.settings import RunSettings
+from bagwise.schema import number, wrong
 from bagwise.training import Row
 
 RUNS = "runs.csv"
 EPOCHS = "epochs.csv"
 _SETTINGS = [field.name for field in fields(RunSettings)]
-_WHOLE = ("bag_size", "epochs", "seed", "batch_instances")
-_REAL = ("lr", "weight_decay", "average")
+_NEEDED = [field.name for field in fields(RunSettings) if field.default is MISSING]
+_KINDS = get_type_hints(RunSettings)
 
 
 def export_runs(results: list[RunResult], folder: Path) -> list[Path]:
     """Write the runs to `runs.csv` and their histories to `epochs.csv`.
 
     `runs.csv` has the settings, for both selections (accuracy, bag_loss) the epoch they choose with
-    its validation and test accuracy, the seconds of training and the versions. Numbers have eight
-    digits. `read_runs` reads both files again.
+    its validation and test accuracy, the seconds of training and the versions. Settings are written
+    exactly, what was measured with eight digits. `read_runs` reads both files again.
     """
     runs, epochs = [], []
-    for result in results:
+    for result in without_copies((f"result {i + 1}", result) for i, result in enumerate(results)):
         name = result.settings.name
-        row: dict[str, Any] = {"run": name, **asdict(result.settings)}
+        settings = {
+            key: repr(value) if isinstance(value, float) else value
+            for key, value in asdict(result.settings).items()
+        }
+        row: dict[str, Any] = {"run": name, **settings}
         for select in ("accuracy", "bag_loss"):
             best = result.best_row(select)
             row[f"epoch_by_{select}"] = int(best["epoch"])
@@ -56,24 +69,83 @@ def read_runs(folder: Path) -> list[RunResult]:
     """All results below a folder: of a sweep, of single runs, or exported."""
     if not (folder / RUNS).exists():
         return read_results(folder)
+    histories: dict[str, list[Row]] = {}
+    for place, row in _rows(folder / EPOCHS, ["run", "epoch"]):
+        with _damage(place):
+            history = histories.setdefault(row.pop("run"), [])
+            history.append({name: _number(name, value) for name, value in row.items() if value})
+    found = []
+    for place, row in _rows(folder / RUNS, ["run", *_NEEDED, "seconds", *VERSIONS]):
+        with _damage(place):
+            settings = _settings(row)
+            if row["run"] not in histories:
+                raise ValueError(f"{EPOCHS} has no epoch of the run {row['run']!r}.")
+            seconds = _number("seconds", row["seconds"])
+            number(0)(seconds, "seconds")
+        with _damage(f"{folder / EPOCHS}, run {row['run']}"):
+            check_history(histories[row["run"]], settings.epochs)
+        versions = {name: row[name] for name in VERSIONS}
+        found.append((place, RunResult(settings, histories[row["run"]], seconds, versions)))
+    return without_copies(found)
+
+
+@contextmanager
+def _damage(place: str) -> Iterator[None]:
+    """Say where an error was."""
     try:
-        histories: dict[str, list[Row]] = {}
-        with (folder / EPOCHS).open(newline="") as file:
-            for row in csv.DictReader(file):
-                history = histories.setdefault(row.pop("run"), [])
-                history.append({name: float(value) for name, value in row.items() if value})
-        with (folder / RUNS).open(newline="") as file:
-            return [_result(row, histories) for row in csv.DictReader(file)]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder / RUNS} or {EPOCHS} beside it is damaged: {error}.") from error
+        yield
+    except ValueError as error:
+        raise ValueError(f"{place} is damaged: {error} Export the runs again.") from error
 
 
-def _result(row: dict[str, str], histories: dict[str, list[Row]]) -> RunResult:
-    settings: dict[str, Any] = {name: row[name] for name in _SETTINGS}
-    settings |= {name: int(row[name]) for name in _WHOLE}
-    settings |= {name: float(row[name]) if row[name] else None for name in _REAL}
-    found = RunSettings.from_dict(settings)
-    if found.name != row["run"]:
-        raise ValueError(f"the settings of {row['run']} are not those of its name")
-    versions = {name: row[name] for name in ("bagwise", "torch", "numpy", "python")}
-    return RunResult(found, histories[row["run"]], float(row["seconds"]), versions)
+def _rows(path: Path, needed: list[str]) -> list[tuple[str, dict[str, str]]]:
+    """The rows of a CSV file, each with its place; every row has all columns of the header."""
+    with _damage(str(path)):
+        reader = csv.reader(io.StringIO(path.read_bytes().decode(), newline=""), strict=True)
+        try:
+            lines = [(reader.line_num, values) for values in reader if values]
+        except csv.Error as error:
+            raise ValueError(f"{error}.") from error
+        header = lines[0][1] if lines else []
+        if missing := [name for name in needed if name not in header]:
+            raise ValueError(f"it has no column {missing[0]}.")
+        if len(set(header)) < len(header):
+            raise ValueError("it has a column twice.")
+        for line, values in lines[1:]:
+            if len(values) != len(header):
+                raise ValueError(f"line {line} has {len(values)} values, not {len(header)}.")
+    return [
+        (f"{path}, line {line},", dict(zip(header, values, strict=True)))
+        for line, values in lines[1:]
+    ]
+
+
+def _settings(row: dict[str, str]) -> RunSettings:
+    """The settings of a row; a column that is not there has its default."""
+    there = {name: _value(name, row[name]) for name in _SETTINGS if name in row}
+    settings = RunSettings.from_dict(there, check_names=False)
+    if settings.name != row["run"]:
+        raise ValueError(f"the settings of the run {row['run']!r} are not those of its name.")
+    return settings
+
+
+def _value(name: str, text: str) -> Any:
+    """A setting from its text: a number where the settings have one, nothing where it is empty."""
+    kinds = get_args(_KINDS[name]) or (_KINDS[name],)
+    if not text and type(None) in kinds:
+        return None
+    if float in kinds:
+        return _number(name, text)
+    if int not in kinds:
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise wrong(text, name, "a whole number") from None
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise wrong(text, name, "a number") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,15 @@ from matplotlib.ticker import MaxNLocator
 from bagwise.bags import FloatArray
 from bagwise.experiments.settings import PROPOSED
 from bagwise.experiments.tables import Block, Cell, paper_best
-from bagwise.plotting import METHOD_COLORS, METHOD_NAMES, METHOD_STYLES
+from bagwise.plotting import METHOD_COLORS, METHOD_STYLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Panel = tuple[Block, str, str]
-"""(block, method, column of the history)"""
+"""(block, row, column of the history)"""
 
+_MARKERS = "os^Dv"  # of a method's rows, where it has several
 _LABELS = {
     "train_loss": "training loss",
     "train_accuracy": "training accuracy, %",
@@ -40,28 +42,16 @@ def draw_figures(blocks: list[Block], folder: Path) -> list[Path]:
     chosen learning rate; its colour is the bag size, the same everywhere.
     """
     drawn = []
+    losses = ("train_loss", "train_accuracy")
+    transport = [_panels(b, ("ot",), ("train_accuracy",)) for b in blocks if b.model == "linear"]
+    gaps = [_panels(block, ("rc",), ("weight_gap",)) for block in blocks]
     for name, panels in (
-        (
-            "loss-and-accuracy",
-            [
-                [
-                    (block, method, column)
-                    for method in ("rc_approx", "llpfc")
-                    for column in ("train_loss", "train_accuracy")
-                ]
-                for block in blocks
-            ],
-        ),
-        ("ot-training", [[(b, "ot", "train_accuracy") for b in blocks if b.model == "linear"]]),
-        ("weight-gap", [[(block, "rc", "weight_gap") for block in blocks]]),
-        (
-            "test-accuracy",
-            [[(block, method, "test_accuracy") for method in PROPOSED] for block in blocks],
-        ),
+        ("loss-and-accuracy", [_panels(block, ("rc_approx", "llpfc"), losses) for block in blocks]),
+        ("ot-training", [list(chain(*transport))]),
+        ("weight-gap", [list(chain(*gaps))]),
+        ("test-accuracy", [_panels(block, PROPOSED, ("test_accuracy",)) for block in blocks]),
     ):
-        rows = [[panel for panel in row if _has_data(panel)] for row in panels]
-        rows = [row for row in rows if row]
-        if rows:
+        if rows := [row for row in panels if row]:
             drawn.append(_figure(rows, folder / f"{name}.png"))
     several = [block for block in blocks if len(block.bag_sizes) > 1]
     if several:
@@ -86,26 +76,28 @@ def _by_bag_size(blocks: list[Block], path: Path) -> Path:
             (handles["the paper's best"],) = axes.plot(
                 [*known], [*known.values()], color="black", linewidth=5, alpha=0.15
             )
-        if ("supervised", 1) in block.cells:
-            ceiling = block.cells["supervised", 1].mean
-            style = {"color": METHOD_COLORS["supervised"], "linestyle": ":"}
-            handles[METHOD_NAMES["supervised"]] = axes.axhline(ceiling, **style)
-        for method in block.methods:
-            there = [K for K in sizes if (method, K) in block.cells]
-            name = METHOD_NAMES.get(method, method)
+        for row in block.rows:
+            method, name = block.method_of(row), _plain(block.title(row))
+            style = {"color": METHOD_COLORS.get(method, "black")}
+            if method == "supervised":
+                style["linestyle"] = ":"
+                handles[name] = axes.axhline(block.cells[row, 1].mean, **style)
+                continue
+            style["linestyle"] = METHOD_STYLES.get(method, "-")
+            variants = [other for other in block.methods if block.method_of(other) == method]
+            there = [K for K in sizes if (row, K) in block.cells]
             (handles[name],) = axes.plot(
                 there,
-                [block.cells[method, K].mean for K in there],
-                color=METHOD_COLORS.get(method, "black"),
-                linestyle=METHOD_STYLES.get(method, "-"),
-                marker="o",
+                [block.cells[row, K].mean for K in there],
+                marker=_MARKERS[variants.index(row) % len(_MARKERS)],
                 markersize=3,
+                **style,
             )
         axes.set(xscale="log", xlabel="bag size", ylabel="test accuracy, %", ylim=(0, 100))
         axes.set_xticks(sizes, [str(K) for K in sizes])
         axes.minorticks_off()
         axes.grid(alpha=0.3)
-        axes.set_title(f"{block.dataset}, {block.model}", fontsize=10)
+        axes.set_title(_plain(f"{block.dataset}, {block.model}"), fontsize=10)
     for unused in panels.flat[len(blocks) :]:
         unused.set_visible(False)
     figure.legend(handles.values(), handles.keys(), loc="outside right center", frameon=False)
@@ -115,12 +107,24 @@ def _by_bag_size(blocks: list[Block], path: Path) -> Path:
     return path
 
 
-def _has_data(panel: Panel) -> bool:
-    block, method, column = panel
-    return any(
-        m == method and all(column in row for history in cell.histories for row in history)
-        for (m, _), cell in block.cells.items()
-    )
+def _panels(block: Block, methods: tuple[str, ...], columns: tuple[str, ...]) -> list[Panel]:
+    """A panel for each row of these methods and each column that its histories have."""
+    return [
+        (block, row, column)
+        for row in block.methods
+        if block.method_of(row) in methods
+        for column in columns
+        if any(name == row and _has(cell, column) for (name, _), cell in block.cells.items())
+    ]
+
+
+def _has(cell: Cell, column: str) -> bool:
+    return all(column in row for history in cell.histories for row in history)
+
+
+def _plain(text: str) -> str:
+    """Text of which matplotlib makes no formula: names come from files."""
+    return text.replace("$", r"\$")
 
 
 def _figure(rows: list[list[Panel]], path: Path) -> Path:
@@ -151,14 +155,15 @@ def _figure(rows: list[list[Panel]], path: Path) -> Path:
 
 
 def _draw(axes: Axes, panel: Panel) -> dict[int, Any]:
-    block, method, column = panel
+    block, row, column = panel
     handles = {}
-    for (m, K), cell in sorted(block.cells.items()):
-        if m == method:
+    for (name, K), cell in sorted(block.cells.items(), key=lambda item: item[0]):
+        if name == row and _has(cell, column):
             values = _mean_curve(cell, column) * (100 if column.endswith("accuracy") else 1)
             epochs = np.arange(1, len(values) + 1)
             (handles[K],) = axes.plot(epochs, values, color=_color(K), linewidth=1.4)
-    axes.set_title(f"{block.dataset}, {block.model}: {METHOD_NAMES[method]}", fontsize=10)
+    title = f"{block.dataset}, {block.model}: {block.title(row)}"
+    axes.set_title(_plain(title), fontsize=10)
     axes.set(xlabel="epoch", ylabel=_LABELS[column])
     axes.grid(alpha=0.3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

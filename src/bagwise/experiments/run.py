@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,18 +15,56 @@ import torch
 
 import bagwise
 from bagwise.bags import Bags
-from bagwise.checkpoint import save_tensors, write_atomically
+from bagwise.checkpoint import remove_leftovers, save_tensors, write_atomically
 from bagwise.data import BagData
 from bagwise.datasets import Dataset, load_dataset
 from bagwise.experiments.settings import RunSettings
 from bagwise.models import make_model
 from bagwise.run_state import CHECKPOINT
+from bagwise.schema import (
+    any_number,
+    anything,
+    list_of,
+    number,
+    read_json,
+    record,
+    text,
+    whole,
+    wrong,
+)
 from bagwise.training import Row, train
 
 RESULT = "result.json"
 MODEL = "model.safetensors"
 VALIDATION_SHARE = 0.1
 FORMAT = 1
+VERSIONS = ("bagwise", "torch", "numpy", "python")
+
+_bag_loss = number(0, float("inf"))  # infinite where the model's output is
+_ROW = record(
+    {
+        "epoch": number(1),
+        "train_loss": number(),
+        "lr": number(0),
+        "train_accuracy": number(0, 1),
+        "seconds": number(0),
+        "val_bag_loss": _bag_loss,
+        "val_accuracy": number(0, 1),
+        "test_bag_loss": _bag_loss,
+        "test_accuracy": number(0, 1),
+    },
+    {"weight_gap": number(0)},
+    others=any_number,  # what a method of the user's measures
+)
+_RESULT = record(
+    {
+        "format": whole(FORMAT, FORMAT),
+        "settings": record({}, others=anything),  # RunSettings knows them
+        "history": list_of(_ROW, 1),
+        "seconds": number(0),
+        "versions": record(dict.fromkeys(VERSIONS, text), others=text),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +74,8 @@ class RunResult:
     Attributes:
         settings: of the run.
         history: one row an epoch.
-        seconds: of training.
+        seconds: of training and evaluation, the sum over epochs: time that a run was stopped, or
+            spent on an epoch in which it was killed, does not count.
         versions: of what matters for the numbers.
     """
 
@@ -92,14 +131,17 @@ def execute(
     With a folder, a run that was stopped goes on from its checkpoint, and its result appears there
     whole or not at all.
     """
-    if folder is not None and (folder / RESULT).exists():
-        return read_result(folder / RESULT)
+    if folder is not None:
+        if (folder / RESULT).exists():
+            return read_result(folder / RESULT)
+        for name in (RESULT, MODEL):
+            remove_leftovers(folder / name)
+    settings.require_known()
     data = _loaded(settings.dataset, data_dir)
     training, held_out, test = protocol_data(data, settings.bag_size, settings.seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = make_model(settings.model, tuple(data.train_inputs.shape[1:]), data.n_classes)
-    started = time.perf_counter()
     trained = train(
         model,
         training,
@@ -110,7 +152,8 @@ def execute(
         checkpoint=folder,
         progress=progress,
     )
-    result = RunResult(settings, trained.history, time.perf_counter() - started, versions())
+    seconds = sum(row["seconds"] for row in trained.history)
+    result = RunResult(settings, trained.history, seconds, versions())
     if folder is not None:
         if keep_model:
             save_tensors(folder / MODEL, model.state_dict(), {"settings": asdict(settings)})
@@ -141,17 +184,56 @@ def write_result(path: Path, result: RunResult) -> None:
 
 
 def read_result(path: Path) -> RunResult:
-    """Read a result file; what is not one is a ValueError that names it."""
+    """Read a result file; what is not one is a ValueError that names it and the field at fault.
+
+    Data set, model and method need not be known here.
+    """
+    content = read_json(path)
     try:
-        content = json.loads(path.read_text())
-        if content["format"] != FORMAT:
-            raise ValueError(f"its format is {content['format']!r}, not {FORMAT}")
-        settings = RunSettings.from_dict(content["settings"])
-        return RunResult(settings, content["history"], content["seconds"], content["versions"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a result of Bagwise ({error}); delete it.") from error
+        _RESULT(content, "")
+        settings = RunSettings.from_dict(content["settings"], check_names=False)
+        check_history(content["history"], settings.epochs)
+    except ValueError as error:
+        raise ValueError(
+            f"{path} is not a result that this version of Bagwise can read: {error} "
+            "Restore it from a copy, or do the run again in another folder."
+        ) from error
+    return RunResult(settings, content["history"], content["seconds"], content["versions"])
+
+
+def check_history(history: list[Row], epochs: int) -> None:
+    """A finished run has every epoch once, in order, each with all that is measured."""
+    list_of(_ROW, 1)(history, "history")
+    for index, row in enumerate(history):
+        if row["epoch"] != index + 1:
+            raise wrong(row["epoch"], f"history[{index}].epoch", f"{index + 1}")
+    if len(history) != epochs:
+        raise ValueError(f"history has {len(history)} epochs; {epochs} are expected.")
 
 
 def read_results(folder: Path) -> list[RunResult]:
     """All results below a folder, in the order of their names."""
-    return [read_result(path) for path in sorted(folder.rglob(RESULT))]
+    return without_copies((path, read_result(path)) for path in sorted(folder.rglob(RESULT)))
+
+
+def without_copies(results: Iterable[tuple[object, RunResult]]) -> list[RunResult]:
+    """One result for each run: a copy is left out, two that differ are a ValueError.
+
+    Args:
+        results: with each the place where it was found.
+    """
+    found: dict[RunSettings, tuple[object, RunResult]] = {}
+    for place, result in results:
+        first, other = found.setdefault(result.settings, (place, result))
+        if _measured(other) != _measured(result):
+            raise ValueError(
+                f"{first} and {place} are both results of the run {result.settings.name}, and "
+                "they differ; keep one of them."
+            )
+    return [result for _, result in found.values()]
+
+
+def _measured(result: RunResult) -> str:
+    """All numbers of a history but times: NaN is equal to NaN here."""
+    rows = ({k: v for k, v in row.items() if k != "seconds"} for row in result.history)
+    return repr([sorted(row.items()) for row in rows])

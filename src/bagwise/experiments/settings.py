@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import KW_ONLY, MISSING, InitVar, asdict, dataclass, fields
 from typing import Any, Literal
 
 from bagwise.datasets import DATASETS
 from bagwise.methods import METHODS, Method, make_method
 from bagwise.models import MODELS
 from bagwise.posterior import ENGINES
+from bagwise.schema import LARGE, maybe, number, short_text, whole
 from bagwise.training import TrainingOptions
 
 PROPOSED = ("rc", "rc_approx", "cc", "cc_approx")
+_CHECKS = {
+    "dataset": short_text,
+    "model": short_text,
+    "method": short_text,
+    "bag_size": whole(1, 10**9),
+    "lr": number(0, LARGE, within=True),
+    "epochs": whole(1, 10**9),
+    "seed": whole(-(2**62), 2**62),
+    "engine": short_text,
+    "schedule": short_text,
+    "average": maybe(number(0, 1, within=True)),
+    "batch_instances": whole(1, 10**9),
+    "weight_decay": number(0),
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +48,8 @@ class RunSettings:
         average: decay of averaged weights, or None (the paper).
         batch_instances: instances in a batch.
         weight_decay: of Adam.
+        check_names: whether data set, model, method and engine must be known here. To do a run they
+            must; the settings of a run that was done elsewhere need not.
 
     >>> run = RunSettings("digits", "linear", "cc", 16, 1e-3, 30, 0)
     >>> run.name
@@ -51,25 +68,34 @@ class RunSettings:
     average: float | None = None
     batch_instances: int = 256
     weight_decay: float = 1e-5
+    _: KW_ONLY
+    check_names: InitVar[bool] = True
 
-    def __post_init__(self) -> None:
-        for name, known in (
+    def __post_init__(self, check_names: bool) -> None:
+        for field, check in _CHECKS.items():
+            check(getattr(self, field), field)
+        if check_names:
+            self.require_known()
+        if self.method not in ("rc", "cc"):
+            object.__setattr__(self, "engine", "-")
+        if self.method == "supervised":
+            object.__setattr__(self, "bag_size", 1)
+        for field in ("lr", "weight_decay", "average"):  # 0 and 0.0 are one run, with one name
+            value = getattr(self, field)
+            object.__setattr__(self, field, None if value is None else float(value))
+        self.options()  # checks the rest
+
+    def require_known(self) -> None:
+        """Data set, model, method and engine must be known here; another one is a ValueError."""
+        for field, known in (
             ("dataset", DATASETS),
             ("model", MODELS),
             ("method", METHODS),
             ("engine", (*ENGINES, "-")),
         ):
-            if getattr(self, name) not in known:
-                given = getattr(self, name)
-                raise ValueError(f"{name} is {given!r}; choose one of {', '.join(known)}.")
-        if not isinstance(self.bag_size, int) or self.bag_size < 1:
-            raise ValueError(f"bag_size is {self.bag_size!r}; a whole number from 1 is expected.")
-        if self.method not in ("rc", "cc"):
-            object.__setattr__(self, "engine", "-")
-        if self.method == "supervised":
-            object.__setattr__(self, "bag_size", 1)
-        object.__setattr__(self, "lr", float(self.lr))
-        self.options()  # checks the rest
+            if getattr(self, field) not in known:
+                given = getattr(self, field)
+                raise ValueError(f"{field} is {given!r}; choose one of {', '.join(known)}.")
 
     def options(self) -> TrainingOptions:
         """The part of the settings that training knows about."""
@@ -101,11 +127,14 @@ class RunSettings:
         )
 
     @classmethod
-    def from_dict(cls, settings: dict[str, Any]) -> RunSettings:
-        """Settings from what a file says, unknown names refused."""
-        known = {field.name for field in fields(cls)}
+    def from_dict(cls, settings: dict[str, Any], check_names: bool = True) -> RunSettings:
+        """Settings from what a file says; unknown, missing and senseless ones are ValueErrors."""
+        known = {field.name: field for field in fields(cls)}
         if unknown := sorted(settings.keys() - known):
             raise ValueError(
                 f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(known))}."
             )
-        return cls(**settings)
+        for field in known.values():
+            if field.name not in settings and field.default is MISSING:
+                raise ValueError(f"{field.name} is missing.")
+        return cls(**settings, check_names=check_names)

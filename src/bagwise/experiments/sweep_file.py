@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from bagwise.experiments.settings import RunSettings
+from bagwise.schema import anything, list_of, record, whole, wrong
 
 _AXES = {
     "datasets": "dataset",
@@ -20,6 +21,12 @@ _AXES = {
 }
 _SINGLE = ("epochs", "engine", "schedule", "average", "batch_instances", "weight_decay")
 _SELECT = ("accuracy", "bag_loss")
+
+
+_PILOT = record(
+    {"epochs": whole(1)}, {"seeds": list_of(whole(-(2**62), 2**62), 1), "keep": whole(1)}
+)
+_OVERRIDES = list_of(record({}, others=anything))
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,9 @@ class Pilot:
     epochs: int
     seeds: tuple[int, ...] = (0,)
     keep: int = 1
+
+    def __post_init__(self) -> None:
+        _PILOT({**asdict(self), "seeds": list(self.seeds)}, "pilot")
 
 
 @dataclass(frozen=True)
@@ -111,9 +121,8 @@ def read_sweep(path: Path) -> Sweep:
         engine = "bethe"
     """
     try:
-        content = tomllib.loads(path.read_text())
-        return _parse(content)
-    except (ValueError, TypeError) as error:
+        return _parse(tomllib.loads(path.read_bytes().decode()))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
@@ -127,12 +136,13 @@ def _parse(content: dict[str, Any]) -> Sweep:
     for name in _AXES:
         values = content.get(name, [0] if name == "seeds" else None)
         if not isinstance(values, list) or not values:
-            raise ValueError(f"{name} is {values!r}; a list of at least one value is expected.")
+            raise wrong(values, name, "a list of at least one value")
         axes.append(values)
     if "epochs" not in content:
         raise ValueError("epochs is missing; say how long to train.")
     common = {name: content[name] for name in _SINGLE if name in content}
     overrides = content.get("override", [])
+    _OVERRIDES(overrides, "override")
     runs: dict[RunSettings, None] = {}
     for values in itertools.product(*axes):
         settings = {**common, **dict(zip(_AXES.values(), values, strict=True))}
@@ -141,14 +151,11 @@ def _parse(content: dict[str, Any]) -> Sweep:
         runs[RunSettings.from_dict(settings)] = None
     pilot = content.get("pilot")
     if pilot is not None:
-        if unknown := sorted(pilot.keys() - {field.name for field in fields(Pilot)}):
-            raise ValueError(f"[pilot] has the unknown setting {', '.join(unknown)}.")
-        if "epochs" not in pilot:
-            raise ValueError("[pilot] needs epochs.")
+        _PILOT(pilot, "[pilot]")
         pilot = Pilot(**{**pilot, "seeds": tuple(pilot.get("seeds", (0,)))})
     select = content.get("select", "accuracy")
     if select not in _SELECT:
-        raise ValueError(f"select is {select!r}; choose one of {', '.join(_SELECT)}.")
+        raise wrong(select, "select", f"one of {', '.join(_SELECT)}")
     return Sweep(tuple(runs), pilot, select)
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import importlib.resources
+import io
 from dataclasses import dataclass
 from functools import lru_cache
+from html import escape
 
 import numpy as np
 from scipy.stats import ttest_rel
 
-from bagwise.experiments.run import RunResult
+from bagwise.experiments.run import RunResult, without_copies
 from bagwise.experiments.settings import PROPOSED
+from bagwise.experiments.variants import row_names
 from bagwise.plotting import METHOD_NAMES
 from bagwise.training import Row
 
@@ -20,15 +23,17 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Cell:
-    """What the runs of one method, bag size, data set and model found with the best learning rate.
+    """What runs that differ in learning rate and seed only found with the best learning rate.
 
     Attributes:
+        method: of the runs.
         accuracies: test accuracy in percent, by seed.
         lr: the learning rate that validation chose.
         engine: of RC and CC.
         histories: of its runs, for figures.
     """
 
+    method: str
     accuracies: dict[int, float]
     lr: float
     engine: str
@@ -47,7 +52,11 @@ class Cell:
 
 
 Key = tuple[str, int]
-"""(method, bag size); supervised learning has bag size 1."""
+"""(row, bag size); supervised learning has bag size 1.
+
+A row is a method, followed by the settings in which its runs differ from others of the table, if
+they do: "cc", "cc, one_cycle", "cc, average 0.998".
+"""
 
 
 @dataclass(frozen=True)
@@ -61,28 +70,52 @@ class Block:
     @property
     def bag_sizes(self) -> list[int]:
         """The columns."""
-        return sorted({K for method, K in self.cells if method != "supervised"})
+        return sorted({K for (_, K), cell in self.cells.items() if cell.method != "supervised"})
+
+    @property
+    def rows(self) -> list[str]:
+        """All rows: supervised learning, then the methods in the paper's order, then a user's."""
+        places = {method: place for place, method in enumerate(METHOD_NAMES)}
+        found = {row: cell.method for (row, _), cell in self.cells.items()}
+        return sorted(found, key=lambda row: (places.get(found[row], len(places)), row))
 
     @property
     def methods(self) -> list[str]:
-        """The rows, supervised excepted, in the paper's order; a user's own come last."""
-        found = {method for method, _ in self.cells} - {"supervised"}
-        return [m for m in METHOD_NAMES if m in found] + sorted(found - METHOD_NAMES.keys())
+        """The rows, supervised learning excepted."""
+        return [row for row in self.rows if self.method_of(row) != "supervised"]
+
+    def method_of(self, row: str) -> str:
+        """The method of a row."""
+        return next(cell.method for (name, _), cell in self.cells.items() if name == row)
+
+    def title(self, row: str) -> str:
+        """A row's name for people.
+
+        >>> block = Block("mnist", "mlp", {("cc, one_cycle", 8): Cell("cc", {0: 98.0}, 1e-3, "-")})
+        >>> block.title("cc, one_cycle")
+        'CC, one_cycle'
+        """
+        method = self.method_of(row)
+        return METHOD_NAMES.get(method, method) + row.removeprefix(method)
 
     def best(self, K: int, methods: tuple[str, ...] | None = None) -> str | None:
-        """The method with the highest mean in a column."""
-        there = [m for m in methods or self.methods if (m, K) in self.cells]
-        return max(there, key=lambda m: self.cells[m, K].mean) if there else None
+        """The row with the highest mean in a column, supervised learning excepted."""
+        there = [
+            row
+            for row in self.methods
+            if (row, K) in self.cells and (methods is None or self.method_of(row) in methods)
+        ]
+        return max(there, key=lambda row: self.cells[row, K].mean) if there else None
 
-    def mark(self, method: str, K: int) -> str:
+    def mark(self, row: str, K: int) -> str:
         """Whether the best proposed method is significantly better (●) or worse (○) than this one.
 
         Paired t-test over seeds at 5 %.
         """
-        proposed = self.best(K, PROPOSED)
-        if method in PROPOSED or method not in METHOD_NAMES or proposed is None:
+        proposed, method = self.best(K, PROPOSED), self.method_of(row)
+        if method in (*PROPOSED, "supervised") or method not in METHOD_NAMES or proposed is None:
             return ""
-        ours, theirs = self.cells[proposed, K].accuracies, self.cells[method, K].accuracies
+        ours, theirs = self.cells[proposed, K].accuracies, self.cells[row, K].accuracies
         seeds = sorted(ours.keys() & theirs.keys())
         differences = np.array([ours[seed] - theirs[seed] for seed in seeds])
         if len(seeds) < 2 or not differences.any():
@@ -95,33 +128,56 @@ class Block:
 
 
 def collect(results: list[RunResult], select: str = "accuracy") -> list[Block]:
-    """Blocks from runs: per cell the longest runs, and of these the best rate by validation."""
-    grouped: dict[tuple[str, str], dict[Key, list[RunResult]]] = {}
-    for result in results:
-        s = result.settings
-        cells = grouped.setdefault((s.dataset, s.model), {})
-        cells.setdefault((s.method, s.bag_size), []).append(result)
-    return [
-        Block(dataset, model, {key: _cell(runs, select) for key, runs in cells.items()})
-        for (dataset, model), cells in sorted(grouped.items())
-    ]
+    """Blocks from runs: per cell the longest runs, and of these the best rate by validation.
+
+    Runs of one method whose settings differ in more than rate, seed, epochs and bag size are in
+    different rows. Two different results of one run are a ValueError.
+    """
+    grouped: dict[tuple[str, str], list[RunResult]] = {}
+    for result in without_copies((f"result {i + 1}", result) for i, result in enumerate(results)):
+        grouped.setdefault((result.settings.dataset, result.settings.model), []).append(result)
+    blocks = []
+    for (dataset, model), runs in sorted(grouped.items()):
+        rows = row_names([run.settings for run in runs])
+        cells: dict[Key, list[RunResult]] = {}
+        for run in runs:
+            cells.setdefault((rows[run.settings], run.settings.bag_size), []).append(run)
+        found = {key: _cell(group, select) for key, group in cells.items()}
+        blocks.append(Block(dataset, model, found))
+    return blocks
 
 
 def _cell(runs: list[RunResult], select: str) -> Cell:
+    """The runs of the best rate.
+
+    Only full runs count, the others are pilots; of these only rates that were run with the most
+    seeds, since the others are not finished or have failed; and they are compared on the seeds that
+    all of them have.
+    """
     longest = max(run.settings.epochs for run in runs)
-    by_rate: dict[tuple[float, str], list[RunResult]] = {}
+    by_rate: dict[float, dict[int, RunResult]] = {}
     for run in runs:
-        if run.settings.epochs == longest:  # the others are pilots
-            by_rate.setdefault((run.settings.lr, run.settings.engine), []).append(run)
+        if run.settings.epochs == longest:
+            by_rate.setdefault(run.settings.lr, {})[run.settings.seed] = run
+    most = max(len(group) for group in by_rate.values())
+    complete = {lr: group for lr, group in by_rate.items() if len(group) == most}
+    common = set.intersection(*(set(group) for group in complete.values()))
     sign = 1 if select == "accuracy" else -1
 
-    def validation(group: list[RunResult]) -> float:
-        scores = [sign * run.best_row(select)[f"val_{select}"] for run in group]
+    def validation(lr: float) -> float:
+        scores = [
+            sign * run.best_row(select)[f"val_{select}"]
+            for seed, run in complete[lr].items()
+            if seed in common or not common
+        ]
         return float(np.mean(scores))
 
-    (lr, engine), chosen = max(by_rate.items(), key=lambda item: validation(item[1]))
+    lr = max(complete, key=validation)
+    chosen = list(complete[lr].values())
     accuracies = {run.settings.seed: 100 * run.best_row(select)["test_accuracy"] for run in chosen}
-    return Cell(accuracies, lr, engine, tuple(run.history for run in chosen))
+    settings = chosen[0].settings
+    histories = tuple(run.history for run in chosen)
+    return Cell(settings.method, accuracies, lr, settings.engine, histories)
 
 
 @lru_cache
@@ -177,12 +233,14 @@ def grid(block: Block, style: str, paper: bool = False) -> list[list[str]]:
     """The cells of a block's table, the header first; `style` says how they are marked."""
     columns = block.bag_sizes
     rows = [[f"{block.dataset}, {block.model}", *(f"K = {K}" for K in columns)]]
-    if ("supervised", 1) in block.cells:
-        cells = [_shown(block, "supervised", 1, style, paper), *[""] * (len(columns) - 1)]
-        rows.append([METHOD_NAMES["supervised"], *cells])
-    for method in block.methods:
-        shown = [_shown(block, method, K, style, paper) for K in columns]
-        rows.append([METHOD_NAMES.get(method, method), *shown])
+    for row in block.rows:
+        if block.method_of(row) == "supervised":
+            cells = [_shown(block, row, 1, style, paper), *[""] * (len(columns) - 1)]
+        else:
+            cells = [_shown(block, row, K, style, paper) for K in columns]
+        rows.append([block.title(row), *cells])
+    if style == "html":  # names come from files
+        rows = [[escape(first), *cells] for first, *cells in rows]
     if paper and any(paper_best(block.dataset, block.model, K) for K in columns):
         rows.append(["paper's best", *(_paper_best(block, K, style) for K in columns)])
     return rows
@@ -219,24 +277,24 @@ def render(block: Block, style: str = "text", paper: bool = False) -> str:
     )
 
 
-def _shown(block: Block, method: str, K: int, style: str, paper: bool) -> str:
-    cell = block.cells.get((method, K))
+def _shown(block: Block, row: str, K: int, style: str, paper: bool) -> str:
+    cell = block.cells.get((row, K))
     if cell is None:
         return "-"
     pm = r"\pm" if style == "latex" else "±"
     text = f"{cell.mean:.1f} {pm} {cell.std:.1f}"
     if cell.engine in ("bethe", "auto"):
         text += {"latex": "^{%s}"}.get(style, " %s") % cell.engine[0]
-    mark = block.mark(method, K) if method != "supervised" else ""
+    mark, best = block.mark(row, K), row == block.best(K)
     if style == "latex":
         mark = {"●": r"\bullet", "○": r"\circ", "": ""}[mark]
-        text = f"${text}{mark}$" if method != block.best(K) else rf"$\mathbf{{{text}{mark}}}$"
+        text = rf"$\mathbf{{{text}{mark}}}$" if best else f"${text}{mark}$"
     else:
         text += f" {mark}" if mark else ""
-        if method != "supervised" and method == block.best(K):
+        if best:
             text = {"markdown": f"**{text}**", "html": f"<b>{text}</b>"}.get(style, f"*{text}")
     if paper:
-        known = paper_results().get((block.dataset, block.model, method, K))
+        known = paper_results().get((block.dataset, block.model, cell.method, K))
         text += f" ({known[0]:.1f})" if known else " (NA)"
     return text
 
@@ -253,18 +311,17 @@ def _paper_best(block: Block, K: int, style: str) -> str:
 def _csv(block: Block, paper: bool) -> str:
     names = ["dataset", "model", "method", "bag_size", "engine", "lr", "seeds", "mean", "std"]
     names += ["significance"] + (["paper_mean", "paper_std"] if paper else [])
-    lines = [",".join(names)]
-    for method in ["supervised", *block.methods]:
-        for K in [1] if method == "supervised" else block.bag_sizes:
-            cell = block.cells.get((method, K))
-            if cell is None:
-                continue
-            mark = block.mark(method, K) if method != "supervised" else ""
-            values = [block.dataset, block.model, method, str(K), cell.engine, f"{cell.lr:g}"]
-            values += [str(len(cell.accuracies)), f"{cell.mean:.3f}", f"{cell.std:.3f}"]
-            values += [{"●": "better", "○": "worse", "": ""}[mark]]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    for row in block.rows:
+        for K in sorted(size for name, size in block.cells if name == row):
+            cell = block.cells[row, K]
+            values = [block.dataset, block.model, row, K, cell.engine, f"{cell.lr:g}"]
+            values += [len(cell.accuracies), f"{cell.mean:.3f}", f"{cell.std:.3f}"]
+            values += [{"●": "better", "○": "worse", "": ""}[block.mark(row, K)]]
             if paper:
-                known = paper_results().get((block.dataset, block.model, method, K))
+                known = paper_results().get((block.dataset, block.model, cell.method, K))
                 values += [f"{known[0]}", f"{known[1]}"] if known else ["", ""]
-            lines.append(",".join(values))
-    return "\n".join(lines) + "\n"
+            writer.writerow(values)
+    return text.getvalue()

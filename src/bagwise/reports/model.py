@@ -8,20 +8,24 @@ from typing import Any
 import numpy as np
 
 from bagwise.reports import charts
+from bagwise.reports.facts import check_facts
 from bagwise.reports.page import page, paragraph, picture, section, table
 from bagwise.tables.columns import Column, Columns
 from bagwise.tables.model import TableModel
 
 
-def model_report(model: TableModel) -> str:
-    """One HTML page about what was fitted, how well, and what to look at."""
+def model_report(model: TableModel, source: str = "fit.json of the model folder") -> str:
+    """One HTML page about what was fitted, how well, and what to look at.
+
+    Args:
+        model: a fitted one.
+        source: what its facts were read from, for messages.
+    """
     try:
-        return _report(model.facts, model.columns)
-    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        raise ValueError(
-            f"fit.json of the model folder is damaged ({type(error).__name__}: {error}); "
-            "fit the model again."
-        ) from error
+        check_facts(model.facts)
+    except ValueError as error:
+        raise ValueError(f"{source} is damaged: {error} Fit the model again.") from error
+    return _report(model.facts, model.columns)
 
 
 def _report(facts: dict[str, Any], columns: Columns) -> str:

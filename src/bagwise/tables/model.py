@@ -53,6 +53,7 @@ class TableModel:
     @classmethod
     def load(cls, path: Path) -> TableModel:
         """Read a model folder; what is missing, damaged or too new is a ValueError."""
+        archive.recover(path)
         if not path.is_dir():
             raise ValueError(f"there is no folder {path}; give the --out folder of bagwise fit.")
         classifier = LLPClassifier.load(path)

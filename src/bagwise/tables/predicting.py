@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -19,7 +17,7 @@ import pyarrow.parquet as pq
 import torch
 
 from bagwise.bags import FloatArray
-from bagwise.checkpoint import current_umask
+from bagwise.checkpoint import new_beside, remove_leftovers
 from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.progress import RowProgress
 from bagwise.tables.bag_table import gather
@@ -31,7 +29,6 @@ from bagwise.targets import NumbersAre
 
 LABEL = "label"
 _KINDS = (".parquet", ".pq", ".csv", ".tsv")
-_UNFINISHED = ".unfinished"
 _CHUNK = 200_000  # instances of bags that are labelled at a time
 
 
@@ -235,15 +232,11 @@ def _unfinished(out: Path) -> Iterator[Path]:
     temporary: Path | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        for left in out.parent.glob(f".{glob.escape(out.name)}.*{_UNFINISHED}"):
-            left.unlink(missing_ok=True)
-        handle, name = tempfile.mkstemp(_UNFINISHED, f".{out.name}.", out.parent)
-        os.close(handle)
-        temporary = Path(name)
+        remove_leftovers(out)
+        temporary = new_beside(out)
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.chmod(0o666 & ~current_umask())
         temporary.replace(out)
     except BaseException:
         if temporary is not None:

@@ -1,0 +1,272 @@
+"""Damage every kind of file that Bagwise reads: it must work, or say what is wrong in one line.
+
+    python fuzz/files.py --files 1000 --seed 0
+
+Anything else is a defect: kind, seed and traceback are printed, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import signal
+import struct
+import sys
+import tarfile
+import tempfile
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from types import FrameType
+
+import numpy as np
+import torch
+from damage import damaged
+from torch import nn
+from typer.testing import CliRunner
+
+from bagwise import BagData, Bags, TrainingOptions, train
+from bagwise.cli import app
+from bagwise.datasets import load_dataset
+from bagwise.experiments.run import execute
+from bagwise.experiments.settings import RunSettings
+from bagwise.experiments.sweep_file import read_sweep
+from bagwise.progress import TaskProgress
+from bagwise.run_state import CHECKPOINT
+from bagwise.tables.fitting import fit_table
+from bagwise.training import DivergedError
+
+_SWEEP = Path(__file__).parent.parent / "results" / "linear" / "sweep.toml"
+_SECONDS = 60  # more is taken for an endless loop
+_ARCHIVE = "cifar-10-binary.tar.gz"
+
+
+class DefectError(Exception):
+    """Neither success nor an error that a user can use."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file: where a sound one is, and what reads it."""
+
+    file: Path
+    read: Callable[[Random], None]
+
+
+def command(*arguments: object) -> None:
+    """Call bagwise; an error for the user becomes a ValueError, anything else is raised."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exit_code == 0:
+        return
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("Note: ")]
+    if result.exit_code != 2 or len(lines) != 1 or not lines[0].startswith("Error: "):
+        raise DefectError(f"exit code {result.exit_code}, {result.output}")
+    raise ValueError(lines[0])
+
+
+def runs(folder: Path) -> dict[str, Kind]:
+    """Results, and the files that they are exported to."""
+    run = RunSettings("digits", "linear", "rc", 8, 1e-2, 2, 0)
+    for one in (run, replace(run, bag_size=16), replace(run, method="dllp", bag_size=16)):
+        execute(one, folder / "runs" / one.name)
+    command("export", folder / "runs", "--out", folder / "exported")
+
+    def read(place: Path) -> Callable[[Random], None]:
+        def go(rng: Random) -> None:
+            which = rng.random()
+            select = ("--select", rng.choice(("accuracy", "bag_loss")))
+            if which < 0.02:
+                command("report", place, "--out", folder / "report.html")
+            elif which < 0.05:
+                command("figures", place, "--out", folder / "figures", *select)
+            elif which < 0.2:
+                command("export", place, "--out", folder / "again")
+            else:
+                style = rng.choice(("text", "markdown", "latex", "csv"))
+                command("table", place, "--paper", "--format", style, *select)
+
+        return go
+
+    return {
+        "result": Kind(folder / "runs" / run.name / "result.json", read(folder / "runs")),
+        "runs": Kind(folder / "exported" / "runs.csv", read(folder / "exported")),
+        "epochs": Kind(folder / "exported" / "epochs.csv", read(folder / "exported")),
+    }
+
+
+def model(folder: Path) -> dict[str, Kind]:
+    """The files of a model's folder."""
+    rng = np.random.default_rng(0)
+    ward, y = np.arange(200) // 10, rng.integers(2, size=200)
+    rows = [f"{w},{x:.3f},{c}" for w, x, c in zip(ward, y + rng.normal(size=200), y, strict=True)]
+    data, labels = folder / "rows.csv", folder / "bags.csv"
+    data.write_text("ward,x,sex\n" + "\n".join(rows) + "\n")
+    counts = [np.bincount(y[ward == w], minlength=2) for w in range(20)]
+    lines = [f"{w},{a},{b}" for w, (a, b) in enumerate(counts)]
+    labels.write_text("ward,no,yes\n" + "\n".join(lines) + "\n")
+    place = folder / "model"
+    fit_table(data, "ward", labels, model="mlp", lr=0.01, epochs=2).save(place)
+
+    def predict(_: Random) -> None:
+        command("predict", place, data, "--out", folder / "out.csv")
+
+    def report(_: Random) -> None:
+        command("report", place, "--out", folder / "model.html")
+
+    return {
+        "config": Kind(place / "config.json", predict),
+        "columns": Kind(place / "columns.json", predict),
+        "fit": Kind(place / "fit.json", report),
+        "model": Kind(place / "model.safetensors", predict),
+    }
+
+
+def training(folder: Path) -> dict[str, Kind]:
+    """The state of a run that goes on."""
+    labels = torch.randint(3, (60,), generator=torch.Generator().manual_seed(0))
+    inputs = torch.randn(60, 4, generator=torch.Generator().manual_seed(1)) + labels[:, None]
+    data = BagData(inputs, Bags.from_labels(labels, [5] * 12), labels)
+
+    def go(method: str, epochs: int) -> None:
+        torch.manual_seed(0)
+        body = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
+        train(
+            body,
+            data,
+            method,
+            TrainingOptions(epochs=epochs, average=0.9 if method == "cc" else None),
+            validation=data,
+            test=data,
+            checkpoint=folder / method,
+            progress=False,
+        )
+
+    kinds = {}
+    for method in ("cc", "rc", "llpfc"):
+        go(method, 2)
+        kinds[f"state of {method}"] = Kind(
+            folder / method / CHECKPOINT, lambda _, method=method: go(method, 3)
+        )
+    return kinds
+
+
+def sweep(folder: Path) -> dict[str, Kind]:
+    """A sweep file."""
+    path = folder / "sweep.toml"
+    path.write_bytes(_SWEEP.read_bytes())
+
+    def read(_: Random) -> None:
+        read_sweep(path).pilot_runs()
+
+    return {"sweep": Kind(path, read)}
+
+
+def datasets(folder: Path) -> dict[str, Kind]:
+    """Images and labels."""
+    rng = np.random.default_rng(0)
+    place = folder / "mnist"
+    place.mkdir()
+    for prefix in ("train", "t10k"):
+        for kind, array in (
+            ("images-idx3", rng.integers(256, size=(20, 28, 28))),
+            ("labels-idx1", rng.integers(10, size=20)),
+        ):
+            header = struct.pack(f">{1 + array.ndim}I", 0x0800 + array.ndim, *array.shape)
+            content = gzip.compress(header + array.astype(np.uint8).tobytes())
+            (place / f"{prefix}-{kind}-ubyte.gz").write_bytes(content)
+    cifar = folder / "cifar10" / _ARCHIVE
+    cifar.parent.mkdir()
+    with tarfile.open(cifar, "w:gz") as archive:
+        for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
+            rows = rng.integers(256, size=(2, 3073))
+            rows[:, 0] %= 10
+            member = tarfile.TarInfo(name)
+            member.size = rows.size
+            archive.addfile(member, io.BytesIO(rows.astype(np.uint8).tobytes()))
+    return {
+        "idx": Kind(
+            place / "train-images-idx3-ubyte.gz", lambda _: _unused(load_dataset("mnist", folder))
+        ),
+        "cifar": Kind(cifar, lambda _: _unused(load_dataset("cifar10", folder))),
+    }
+
+
+def _unused(_: object) -> None:
+    """What is read is thrown away."""
+
+
+def damaged_file(content: bytes, file: Path, rng: Random) -> bytes:
+    """Damage of what the file holds; of packed files, of what is packed."""
+    if file.suffix == ".gz" and rng.random() < 0.7:
+        return gzip.compress(damaged(gzip.decompress(content), "", rng), 1)
+    return damaged(content, file.suffix, rng)
+
+
+def outcome(kind: Kind, content: bytes, rng: Random) -> str:
+    """Read a damaged file: "read", or "refused" by an error that names it."""
+    kind.file.write_bytes(damaged_file(content, kind.file, rng))
+    try:
+        kind.read(rng)
+    except DivergedError:
+        return "refused"
+    except (ValueError, OSError) as error:
+        if kind.file.name not in str(error) and "result" not in str(error):
+            raise DefectError(f"the message does not name {kind.file.name}: {error}") from error
+        return "refused"
+    return "read"
+
+
+def _too_long(_: int, __: FrameType | None) -> None:
+    raise DefectError(f"no end after {_SECONDS} seconds")
+
+
+def main() -> int:
+    """Make the files, damage and read them, and say what became of them."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--files", type=int, default=1000, help="damaged files of each kind")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kind", help="only this one")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")  # of numbers that are too large, on the way to an error
+    signal.signal(signal.SIGALRM, _too_long)
+    counts: dict[str, Counter[str]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        kinds = {
+            k: v
+            for make in (runs, model, training, sweep, datasets)
+            for k, v in make(folder).items()
+        }
+        kinds = {k: v for k, v in kinds.items() if options.kind in (None, k)}
+        with TaskProgress("files", options.files * len(kinds), True) as bar:
+            for name, kind in kinds.items():
+                bar.begin(name)
+                sound = kind.file.read_bytes()
+                counts[name] = Counter()
+                kind.read(Random(0))  # the sound file is read without an error
+                for seed in range(options.seed, options.seed + options.files):
+                    signal.alarm(_SECONDS)
+                    try:
+                        found = outcome(kind, sound, Random(f"{name} {seed}"))
+                    except Exception:
+                        found = "DEFECT"
+                        print(f"{name}, --seed {seed}:\n{traceback.format_exc()}", flush=True)
+                    signal.alarm(0)
+                    counts[name][found] += 1
+                    bar.advance()
+                kind.file.write_bytes(sound)
+    for name, found in counts.items():
+        print(f"{name:16}", "  ".join(f"{n:6} {what}" for what, n in sorted(found.items())))
+    return int(any(found["DEFECT"] for found in counts.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
