@@ -17,6 +17,7 @@ import pytest
 from scipy.stats import ttest_rel
 from typer.testing import CliRunner
 
+import bagwise.training
 from bagwise.cli import app
 from bagwise.datasets import load_dataset
 from bagwise.experiments.export import read_runs
@@ -164,23 +165,56 @@ def tables(folder: Path) -> str:
     )
 
 
+def _stop_in_the_middle(run: RunSettings, folder: Path, data_dir: str | None) -> None:
+    """Do the run; those of seed 1 stay where they are after two epochs, and say so."""
+    original = bagwise.training.save_run
+
+    def save_run(place: Path, state: Any, identity: dict[str, Any]) -> None:
+        original(place, state, identity)
+        if len(state.history) == 2:
+            (folder / "waiting").touch()
+            while True:
+                time.sleep(1)
+
+    if run.seed == 1:
+        bagwise.training.save_run = save_run
+    folder.mkdir(parents=True, exist_ok=True)
+    execute(run, folder, data_dir)
+
+
+STOPPED = """
+import sys
+sys.path.insert(0, {tests!r})
+import test_experiments
+from bagwise.cli import app
+from bagwise.experiments import sweep
+if __name__ == "__main__":
+    sweep._do = test_experiments._stop_in_the_middle
+    app({arguments!r})
+"""
+
+
 def test_a_sweep_killed_in_the_middle_ends_with_the_same_table(
     finished: Path, tmp_path: Path
 ) -> None:
     path = write_sweep(tmp_path)
     runs = tmp_path / "runs"
     arguments = ["sweep", str(path), "--out", str(runs), "--processes", "2"]
-    code = f"from bagwise.cli import app; app({arguments!r})"
-    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    script = tmp_path / "stopped.py"
+    script.write_text(STOPPED.format(tests=str(Path(__file__).parent), arguments=arguments))
+    process = subprocess.Popen([sys.executable, str(script)], start_new_session=True)
     deadline = time.monotonic() + 240
-    while len(list(runs.rglob(RESULT))) < 13 and time.monotonic() < deadline:
+    while len(list(runs.rglob("waiting"))) < 2:  # both workers are in the middle of a run
+        assert process.poll() is None
+        assert time.monotonic() < deadline
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     done = {found: found.stat().st_mtime_ns for found in runs.rglob(RESULT)}
-    assert 13 <= len(done) < 20
-    code_, _ = command(*arguments)
-    assert code_ == 0
+    assert len(done) == 10 + 2  # the pilots, and the runs before the second one of seed 1
+    assert len(list(runs.rglob("checkpoint.safetensors"))) == 2
+    code, _ = command(*arguments)
+    assert code == 0
     assert tables(tmp_path) == tables(finished)
     for found, moment in done.items():
         assert found.stat().st_mtime_ns == moment  # no run was done twice

@@ -108,7 +108,9 @@ def test_rates_are_compared_on_the_seeds_that_they_share() -> None:
 def test_two_results_of_one_run_are_refused_and_a_copy_counts_once(tmp_path: Path) -> None:
     for name, accuracy in (("a", 90), ("b", 20)):
         write_result(tmp_path / name / RESULT, result(accuracy))
-    with pytest.raises(ValueError, match=r"a/result\.json and .*b/result\.json are both results of"):
+    with pytest.raises(
+        ValueError, match=r"a/result\.json and .*b/result\.json are both results of"
+    ):
         read_runs(tmp_path)
     with pytest.raises(ValueError, match="result 1 and result 2 are both"):
         collect([result(90), result(20)])

@@ -24,11 +24,16 @@ console = Console(markup=False)  # names from files may have brackets in them
 
 TABLES = "From a table to predictions"
 EXPERIMENTS = "The paper's experiments"
+GOES_ON = "Stopped; the same command goes on from here."
 
 
 @contextmanager
-def user_errors() -> Iterator[None]:
-    """A user's mistake is a message and exit code 2, never a traceback; a warning is a note."""
+def user_errors(stopped: str = "Stopped.") -> Iterator[None]:
+    """A user's mistake is a message and exit code 2, never a traceback; a warning is a note.
+
+    Args:
+        stopped: what is said after Ctrl-C.
+    """
     try:
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
@@ -38,6 +43,9 @@ def user_errors() -> Iterator[None]:
     except (ValueError, OSError, DivergedError) as error:
         typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(2) from error
+    except KeyboardInterrupt:
+        typer.echo(stopped, err=True)
+        raise typer.Exit(130) from None  # as the shell has it
 
 
 def _version(wanted: bool) -> None:

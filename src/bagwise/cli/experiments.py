@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from bagwise.cli.app import EXPERIMENTS, app, console, user_errors
+from bagwise.cli.app import EXPERIMENTS, GOES_ON, app, console, user_errors
 from bagwise.datasets import DATASETS, SOURCES, find, folders
 from bagwise.experiments.export import export_runs, read_runs
 from bagwise.experiments.figures import draw_figures
@@ -89,7 +89,7 @@ def train(
 
     A run that was stopped goes on where it was when the same command is given again.
     """
-    with user_errors():
+    with user_errors(GOES_ON):
         settings = RunSettings(
             dataset,
             model,
@@ -132,7 +132,7 @@ def sweep(
     data_dir: DataDir = None,
 ) -> None:
     """Do all runs of a sweep; those that are done are skipped, those that were stopped go on."""
-    with user_errors():
+    with user_errors(GOES_ON):
         plan = read_sweep(file)
         place = None if data_dir is None else str(data_dir)
         if ray or ray_address:
@@ -162,9 +162,9 @@ def table(
     significantly better than this baseline, an empty one that it is worse (paired t-test, 5 %).
     """
     with user_errors():
-        blocks = _blocks(runs, select)
-    for block in blocks:
-        typer.echo(render(block, format.value, paper))
+        shown = [render(block, format.value, paper) for block in _blocks(runs, select)]
+    for text in shown:
+        typer.echo(text)
     if format in (TableFormat.text, TableFormat.markdown):
         typer.echo(key(format.value, paper))
 

@@ -46,6 +46,8 @@ def ray_backend(address: str | None = None, processes: int | None = None) -> Bac
             ray.init(**settings)
         except ConnectionError as error:
             raise ValueError(f"there is no Ray cluster at {address}: {error}") from error
+        except RuntimeError as error:
+            raise ValueError(f"Ray cannot be started here: {error}") from error
         try:
             do = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(run_remotely)
             waiting = {do.remote(run, data_dir): run for run in runs}
@@ -59,6 +61,8 @@ def ray_backend(address: str | None = None, processes: int | None = None) -> Bac
                 except ray.exceptions.RayTaskError as error:
                     cause = error.cause
                     yield run, f"{type(cause).__name__}: {cause}"
+                except ray.exceptions.WorkerCrashedError:
+                    yield run, f"its process died {ATTEMPTS} times; out of memory?"
                 except ray.exceptions.RayError as error:
                     yield run, f"{type(error).__name__}: {error}"
                 else:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import torch
 
 from bagwise.checkpoint import write_atomically
 from bagwise.experiments.display import SweepDisplay
 from bagwise.experiments.run import RESULT, execute, read_result
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep_file import Sweep
+from bagwise.experiments.workers import DiedError, Workers
 
 ERROR = "error.txt"
 ATTEMPTS = 3  # of a run whose worker dies
@@ -80,6 +77,7 @@ def _stage(
     for run, error in backend(waiting, folder, data_dir, display.running):
         if error is None:
             report.done.append(run)
+            (folder / run.name / ERROR).unlink(missing_ok=True)  # of an earlier sweep
         else:
             report.failed[run] = error
             write_atomically(folder / run.name / ERROR, error.encode())
@@ -104,63 +102,30 @@ def local_backend(processes: int) -> Backend:
         data_dir: str | None,
         show_running: Callable[[int], None],
     ) -> Iterator[Outcome]:
-        attempts = dict.fromkeys(runs, 0)
-        waiting = list(runs)
-        while waiting:
-            # A worker that dies takes the whole pool with it: begin a new one with what is left.
-            context = multiprocessing.get_context("spawn")
-            workers = min(processes, len(waiting))
-            show_running(workers)
-            with ProcessPoolExecutor(workers, context, initializer=_one_thread) as pool:
-                running: dict[Future[None], RunSettings] = {}
+        deaths: Counter[RunSettings] = Counter()
+        waiting = deque(runs)
+        with Workers[RunSettings](processes) as workers:
+            while waiting or workers.busy:
+                while waiting and workers.submit(
+                    run := waiting[0], _do, run, folder / run.name, data_dir
+                ):
+                    waiting.popleft()
+                show_running(workers.busy)
                 try:
-                    for outcome in _work(pool, workers, waiting, running, folder, data_dir):
-                        waiting.remove(outcome[0])
-                        show_running(len(running))
-                        yield outcome
-                except BrokenProcessPool:
-                    for run in running.values():
-                        attempts[run] += 1
-                        if attempts[run] >= ATTEMPTS:
-                            waiting.remove(run)
-                            yield run, f"its process died {ATTEMPTS} times; out of memory?"
+                    outcome = workers.next()
+                except DiedError as death:
+                    run = death.args[0]
+                    deaths[run] += 1
+                    if deaths[run] < ATTEMPTS:
+                        waiting.append(run)  # last: what it lacked may be there by then
+                        continue
+                    outcome = run, f"its process died {ATTEMPTS} times; out of memory?"
+                show_running(workers.busy)
+                yield outcome
 
     return outcomes
 
 
-def _work(
-    pool: ProcessPoolExecutor,
-    workers: int,
-    waiting: Iterable[RunSettings],
-    running: dict[Future[None], RunSettings],
-    folder: Path,
-    data_dir: str | None,
-) -> Iterator[Outcome]:
-    """Keep the workers busy, one run each; `running` always holds what is in their hands."""
-    queue = iter(list(waiting))
-    for run in queue:
-        running[pool.submit(_do, run, folder / run.name, data_dir)] = run
-        if len(running) == workers:
-            break
-    while running:
-        finished, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in finished:
-            error = future.exception()
-            if isinstance(error, BrokenProcessPool):
-                raise error
-            run = running.pop(future)
-            following = next(queue, None)
-            if following is not None:
-                job = pool.submit(_do, following, folder / following.name, data_dir)
-                running[job] = following
-            yield run, None if error is None else f"{type(error).__name__}: {error}"
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def _do(run: RunSettings, folder: Path, data_dir: str | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ERROR).unlink(missing_ok=True)
     execute(run, folder, data_dir)
