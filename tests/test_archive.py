@@ -24,7 +24,7 @@ def small(epochs: int) -> LLPClassifier:
     return model.fit(X, np.arange(20) // 4, counts)
 
 
-# Save a second model over copies of the first, each time killed one call later that touches folders.
+# Save a second model over copies of the first, killed each time at one call to the folders later.
 KILLED = """
 import os, shutil, signal, sys
 from pathlib import Path
