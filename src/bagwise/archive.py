@@ -27,6 +27,7 @@ from bagwise.checkpoint import (
     prefixed,
     require_finite,
     save_tensors,
+    verify,
     write_atomically,
 )
 from bagwise.config import check_config, classes_of
@@ -207,6 +208,7 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
                 layout = make_model(own, classifier.shape_in_, len(classifier.classes_))
             expected = prefixed("0", first.state_dict()) | prefixed("1", layout.state_dict())
             compare(tensors, expected)
+        verify(path / TENSORS, tensors)
     except ValueError as error:
         raise ValueError(
             f"{path / TENSORS} does not fit {CONFIG}, the folder is damaged: {error}."

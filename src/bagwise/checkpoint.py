@@ -16,7 +16,6 @@ from safetensors.torch import save
 
 _FACTS = "bagwise"
 _DIGESTS = "digests"
-_REMEDY = "restore it from a copy, or delete it and start again."
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -82,24 +81,37 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """What `save_tensors` wrote. A file that is something else is a ValueError that names it."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
+            facts = json.loads((file.metadata() or {})[_FACTS])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        facts = json.loads(metadata[_FACTS])
-        digests = json.loads(metadata[_DIGESTS]) if _DIGESTS in metadata else None
     except (SafetensorError, LookupError, AttributeError, ValueError, RecursionError) as error:
         raise ValueError(
-            f"{path} is damaged or was not written by Bagwise ({error}); {_REMEDY}"
+            f"{path} is damaged or was not written by Bagwise ({error}); "
+            "restore it from a copy, or delete it and start again."
         ) from error
     if not isinstance(facts, dict):
         raise ValueError(f"{path} was not written by Bagwise; delete it and start again.")
-    if digests is not None:  # files of earlier versions have none
-        found = _digests(tensors, metadata[_FACTS])
-        wanted = digests if isinstance(digests, dict) else {}
-        for name in sorted({*found, *wanted}):
-            if found.get(name) != wanted.get(name):
-                what = "is missing" if name not in found else "is not as it was written"
-                raise ValueError(f"{path} is damaged: {name!r} {what}; {_REMEDY}")
     return tensors, facts
+
+
+def verify(path: Path, tensors: dict[str, torch.Tensor]) -> None:
+    """Compare what `load_tensors` read with the digests it was written with.
+
+    To be called when names and shapes are known to fit, which says more about what is wrong. Files
+    of earlier versions have no digests.
+    """
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    if _DIGESTS not in metadata:
+        return
+    found = _digests(tensors, metadata[_FACTS])
+    try:
+        wanted = dict(json.loads(metadata[_DIGESTS]))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"its digests cannot be read ({error})") from error
+    for name in sorted({*found, *wanted}):
+        if found.get(name) != wanted.get(name):
+            what = "is missing" if name not in found else "is not as it was written"
+            raise ValueError(f"{name!r} {what}")
 
 
 def _digests(tensors: dict[str, torch.Tensor], facts: str) -> dict[str, str]:

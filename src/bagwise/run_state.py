@@ -17,10 +17,11 @@ from bagwise.checkpoint import (
     remove_leftovers,
     require_finite,
     save_tensors,
+    verify,
     without_prefix,
 )
 from bagwise.methods import Method
-from bagwise.schema import any_number, anything, list_of, number, record, whole, wrong
+from bagwise.schema import any_number, anything, list_of, number, record, shown, whole, wrong
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -84,6 +85,7 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
     try:
         _check_facts(facts, state)
         _check_tensors(tensors, state)
+        verify(path, tensors)
     except ValueError as error:
         raise ValueError(
             f"{path} is damaged: {str(error).removesuffix('.')}; "
@@ -160,6 +162,6 @@ def _difference(saved: Any, wanted: dict[str, Any]) -> str:
         if isinstance(value, dict) and isinstance(other, dict):
             for name in value:
                 if other.get(name) != value[name]:
-                    return f"{name} was {other.get(name)!r} and is now {value[name]!r}"
-        return f"{key} was {other!r} and is now {value!r}"
+                    return f"{name} was {shown(other.get(name))} and is now {shown(value[name])}"
+        return f"{key} was {shown(other)} and is now {shown(value)}"
     return "its settings differ"
