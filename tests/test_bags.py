@@ -139,6 +139,37 @@ def test_batches_are_whole_bags_within_the_budget(
             assert total + bags.sizes[following[0]] > budget
 
 
+@given(
+    st.lists(st.integers(1, 9) | st.just(40), min_size=1, max_size=30),
+    st.integers(1, 20),
+    st.integers(2, 6),
+    st.none() | st.integers(1, 100),
+)
+def test_batches_hold_several_bags_as_far_as_memory_allows(
+    sizes: list[int], budget: int, several: int, most: int | None
+) -> None:
+    bags = Bags(sizes, np.array(sizes)[:, None])
+    batches = list(bags.batches(budget, bags=several, most=most))
+    assert np.concatenate(batches).tolist() == list(range(len(sizes)))
+    totals = [int(bags.sizes[batch].sum()) for batch in batches]
+    limit = sum(sizes) if most is None else most
+    for i, (batch, total) in enumerate(zip(batches, totals, strict=True)):
+        assert total <= max(budget, limit) or len(batch) == 1
+        if len(batch) < several:  # neither its neighbour nor the batch before has room for more
+            assert i + 1 == len(batches) or total + bags.sizes[batches[i + 1][0]] > limit
+            assert i == 0 or total + totals[i - 1] > limit
+
+
+@pytest.mark.parametrize("big", [0, 17, 299, 300])
+def test_a_huge_bag_among_single_rows_is_not_alone(big: int) -> None:
+    sizes = np.ones(301, dtype=int)
+    sizes[big] = 20_000
+    bags = Bags(sizes, sizes[:, None])
+    batches = list(bags.batches(256, bags=8, most=50_000))
+    assert min(len(batch) for batch in batches) >= 8
+    assert len(batches) <= 4
+
+
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.data())
 def test_selected_bags_come_with_their_rows(sizes: list[int], data: Any) -> None:
     labels = np.arange(sum(sizes)) % 3

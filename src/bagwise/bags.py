@@ -260,24 +260,53 @@ class Bags:
         return Bags.of_arrays(self.sizes[index_], self.counts[index_])
 
     def batches(
-        self, instances: int, order: npt.ArrayLike | torch.Tensor | None = None
+        self,
+        instances: int,
+        order: npt.ArrayLike | torch.Tensor | None = None,
+        bags: int = 1,
+        most: int | None = None,
     ) -> Iterator[IntArray]:
         """Indexes of whole bags, in `order`, each batch holding at most `instances` instances.
 
-        A bag that is larger than the budget is a batch of its own.
+        A bag that is larger than the budget is a batch of its own, unless several are asked for.
 
-        >>> list(Bags([3, 2, 2, 9], [[3], [2], [2], [9]]).batches(instances=5))
-        [array([0, 1]), array([2]), array([3])]
+        Args:
+            instances: the budget of a batch.
+            order: of the bags; their own if not given.
+            bags: every batch holds at least this many, beyond the budget too, as far as there are
+                so many bags and they have no more than `most` instances.
+            most: instances up to which `bags` goes before `instances`; None for any number.
+
+        >>> bags = Bags([3, 2, 2, 9, 1], [[3], [2], [2], [9], [1]])
+        >>> list(bags.batches(instances=5))
+        [array([0, 1]), array([2]), array([3]), array([4])]
+        >>> list(bags.batches(instances=5, bags=2))
+        [array([0, 1]), array([2, 3, 4])]
         """
         if instances < 1:
             raise ValueError(f"instances is {instances}; a batch needs room for at least one.")
+        if bags < 1:
+            raise ValueError(f"bags is {bags}; a batch needs at least one.")
         order_ = np.arange(len(self)) if order is None else self._bag_index(order)
         ends = np.cumsum(self.sizes[order_])
-        start, before = 0, 0
-        while start < len(order_):
-            stop = max(start + 1, int(np.searchsorted(ends, before + instances, side="right")))
-            yield order_[start:stop]
-            start, before = stop, int(ends[stop - 1])
+        starts = np.concatenate([[0], ends])  # the first row of each bag, in this order
+        limit = int(starts[-1]) if most is None else most
+
+        def bags_up_to(rows: int) -> int:
+            return int(np.searchsorted(ends, rows, side="right"))
+
+        begin = end = 0  # the batch that is not yet given away
+        while end < len(order_):
+            row = int(starts[end])
+            several = min(end + bags, bags_up_to(row + limit))
+            stop = max(end + 1, bags_up_to(row + instances), several)
+            joins = begin < end and stop - end < bags and starts[stop] - starts[begin] <= limit
+            if begin < end and not joins:
+                yield order_[begin:end]
+                begin = end
+            end = stop
+        if begin < end:
+            yield order_[begin:end]
 
     def _bag_index(self, index: npt.ArrayLike | torch.Tensor) -> IntArray:
         if _array(index, "index", 1).dtype == np.bool_:

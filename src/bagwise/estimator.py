@@ -64,6 +64,8 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: learning rate of Adam.
         weight_decay: of Adam.
         batch_instances: instances in a batch of whole bags.
+        batch_bags: bags in a batch at least, where they have more instances than that too; see
+            `bagwise.TrainingOptions`.
         schedule: "one_cycle" or "constant" learning rate.
         average: decay of a moving average of the weights, or None.
         validation_fraction: share of the bags held out to choose the best epoch by their
@@ -99,6 +101,7 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: float = 1e-3,
         weight_decay: float = 1e-5,
         batch_instances: int = 256,
+        batch_bags: int = 4,
         schedule: str = "one_cycle",
         average: float | None = None,
         validation_fraction: float = 0.1,
@@ -115,6 +118,7 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.lr = lr
         self.weight_decay = weight_decay
         self.batch_instances = batch_instances
+        self.batch_bags = batch_bags
         self.schedule = schedule
         self.average = average
         self.validation_fraction = validation_fraction
@@ -220,6 +224,7 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 lr=self.lr,
                 weight_decay=self.weight_decay,
                 batch_instances=self.batch_instances,
+                batch_bags=self.batch_bags,
                 schedule=self.schedule,  # type: ignore[arg-type]  # checked by TrainingOptions
                 average=self.average,
                 patience=self.patience,

@@ -16,6 +16,7 @@ from torch import nn
 from bagwise.checks import check_all, one_of, real_number, whole_number
 from bagwise.data import BagData
 from bagwise.evaluation import evaluate
+from bagwise.memory import instances_that_fit
 from bagwise.methods import Batch, Method, make_method
 from bagwise.progress import TrainingProgress
 from bagwise.run_state import RunState, load_run, save_run
@@ -38,6 +39,10 @@ class TrainingOptions:
         weight_decay: of Adam.
         batch_instances: a batch holds whole bags up to this many instances; a larger bag is a batch
             of its own.
+        batch_bags: a batch holds at least this many bags, more instances or not, as far as memory
+            allows: up to the instances that `bagwise.memory.instances_that_fit` counts. Batch
+            normalisation of a lone bag takes away what tells it from the others, and with it what
+            its counts teach. 1, the paper's way, lets `batch_instances` alone decide.
         schedule: "constant", or "one_cycle": the rate rises over the first 30 % of the epochs and
             falls to nothing.
         average: decay of an exponential moving average of the weights, which is what is then
@@ -54,6 +59,7 @@ class TrainingOptions:
     lr: float = 1e-3
     weight_decay: float = 1e-5
     batch_instances: int = 256
+    batch_bags: int = 1
     schedule: Literal["constant", "one_cycle"] = "constant"
     average: float | None = None
     clip: float | None = None
@@ -74,6 +80,7 @@ _OPTIONS = {
     "lr": real_number(0),
     "weight_decay": real_number(0, with_low=True),
     "batch_instances": whole_number(1, 2**53),
+    "batch_bags": whole_number(1, 2**53),
     "schedule": one_of("constant", "one_cycle"),
     "average": real_number(0, 1).or_none(),
     "clip": real_number(0).or_none(),
@@ -151,6 +158,7 @@ def train(
         )
     model.to(device)
     inputs = data.inputs.to(device)
+    most = None if options.batch_bags == 1 else instances_that_fit(model, inputs)
     method.begin(data, device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(options.seed)
@@ -182,7 +190,7 @@ def train(
         with TrainingProgress(method.name, options.epochs, state.history, progress) as bar:
             while not _finished(state, options):
                 started = time.perf_counter()
-                row = _epoch(state, data, inputs, options, bar)
+                row = _epoch(state, data, inputs, options, most, bar)
                 kept = state.average or model
                 _refuse_broken(kept, f"the last steps of epoch {row['epoch']}")
                 for name, part in (("val", validation), ("test", test)):
@@ -207,6 +215,7 @@ def _epoch(
     data: BagData,
     inputs: torch.Tensor,
     options: TrainingOptions,
+    most: int | None,
     bar: TrainingProgress,
 ) -> Row:
     """One pass over the training bags."""
@@ -215,7 +224,9 @@ def _epoch(
     method.begin_epoch(epoch, state.generator)
     loss_sum = 0.0
     correct = seen = 0
-    batches = method.batches(data, options.batch_instances, state.generator)
+    batches = method.batches(
+        data, options.batch_instances, state.generator, options.batch_bags, most
+    )
     for number, batch in enumerate(batches, start=1):
         rate = options.lr * _schedule(options, (epoch - 1 + seen / len(data)) / options.epochs)
         for group in state.optimizer.param_groups:

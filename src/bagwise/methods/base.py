@@ -70,10 +70,20 @@ class Method(ABC):
     def begin_epoch(self, epoch: int, generator: torch.Generator) -> None:  # noqa: B027
         """Prepare for an epoch (the first is 1); randomness comes from `generator` alone."""
 
-    def batches(self, data: BagData, instances: int, generator: torch.Generator) -> Iterator[Batch]:
-        """Batches of an epoch: whole bags in random order, up to `instances` instances each."""
+    def batches(
+        self,
+        data: BagData,
+        instances: int,
+        generator: torch.Generator,
+        bags: int = 1,
+        most: int | None = None,
+    ) -> Iterator[Batch]:
+        """Batches of an epoch: whole bags in random order, up to `instances` instances each.
+
+        But at least `bags` bags, up to `most` instances: see `Bags.batches`.
+        """
         order = torch.randperm(len(data.bags), generator=generator)
-        for index in data.bags.batches(instances, order):
+        for index in data.bags.batches(instances, order, bags, most):
             yield Batch(torch.from_numpy(data.bags.rows(index)), data.bags.select(index))
 
     @abstractmethod

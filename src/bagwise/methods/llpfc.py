@@ -76,8 +76,15 @@ class LLPFC(Method):
         C = self._bags.n_classes
         self._transitions = transition_matrices(gamma.reshape(-1, C, C)).to(self._device)
 
-    def batches(self, data: BagData, instances: int, generator: torch.Generator) -> Iterator[Batch]:
-        """Random batches of the instances whose bags are in a group."""
+    def batches(
+        self,
+        data: BagData,
+        instances: int,
+        generator: torch.Generator,
+        bags: int = 1,
+        most: int | None = None,
+    ) -> Iterator[Batch]:
+        """Random batches of the instances whose bags are in a group; they mix many bags anyway."""
         rows = np.flatnonzero(self.kept["group"].numpy()[data.bags.bag_of_row] >= 0)
         shuffled = torch.from_numpy(rows)[torch.randperm(len(rows), generator=generator)]
         for start in range(0, len(shuffled), instances):

@@ -1,0 +1,43 @@
+"""How many instances a training step has memory for."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+# Bytes that a step may keep for its backward pass: what 256 images of 32 x 32 take in `convnet`.
+BUDGET = 2**31
+_SAMPLE = 4
+
+
+def instances_that_fit(model: nn.Module, inputs: torch.Tensor, budget: int = BUDGET) -> int:
+    """How many of these inputs (N, ...) a training step can take at once, at least one.
+
+    Counted is what autograd keeps of some of them for the backward pass, weights left out: a
+    perceptron keeps kilobytes of a row, a convolutional network megabytes of an image.
+
+    >>> model = nn.Sequential(nn.Linear(8, 100), nn.ReLU(), nn.Linear(100, 2))
+    >>> inputs = torch.zeros(1000, 8)
+    >>> instances_that_fit(model, inputs, budget=43_200)  # 8 + 100 numbers of 4 bytes each
+    100
+    """
+    sample = inputs[:_SAMPLE].clone()  # a view would count the memory of all
+    weights = {tensor.untyped_storage().data_ptr() for tensor in model.state_dict().values()}
+    kept: dict[int, int] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    was_training = model.training
+    model.eval()  # leaves the statistics of batch normalisation alone
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.enable_grad(),
+        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
+    ):
+        model(sample)
+    model.train(was_training)
+    return max(budget * len(sample) // max(sum(kept.values()), 1), 1)
