@@ -18,6 +18,7 @@ BAD: dict[str, list[Any]] = {
     "lr": [0, -1e-3, math.nan, math.inf, "1e-3", None, True, 10**400, np.float32("inf")],
     "weight_decay": [-1e-9, math.inf, math.nan, "x", None, False],
     "batch_instances": [0, 2.5, "x", None, math.inf, 2**60],
+    "batch_bags": [0, 2.5, "x", None, True],
     "schedule": ["up", None, 1, ["constant"], np.array(["constant", "x"])],
     "average": [0, 1, 1.5, "x", math.nan, True],
     "clip": [0, -1, math.nan, math.inf, "x", True],

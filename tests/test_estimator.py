@@ -408,7 +408,7 @@ def test_series_of_label_counts_are_read_by_their_labels() -> None:
 
 
 def test_a_single_row_left_over_can_be_trained_on() -> None:
-    model = quick(epochs=1, validation_fraction=0, batch_instances=149).fit(X, y)
+    model = quick(epochs=1, validation_fraction=0, batch_instances=149, batch_bags=1).fit(X, y)
     assert np.isfinite(model.predict_proba(X)).all()
 
 

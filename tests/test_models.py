@@ -66,6 +66,19 @@ def test_constant_columns_are_only_centred() -> None:
     torch.testing.assert_close(standardised[:, 1], torch.zeros(3), atol=1e-6, rtol=0)
 
 
+def test_what_is_seldom_does_not_become_huge() -> None:
+    generator = torch.Generator().manual_seed(0)
+    table = torch.zeros(2000, 3, dtype=torch.float64)
+    table[17, 0] = 16.0  # a pixel that is black in one picture
+    table[:, 1] = torch.randn(2000, generator=generator)
+    table[:1000, 2] = 1.0
+    standardised = Standardize.of(table)(table)
+    assert 1 < standardised[17, 0] < 3  # its standard deviation would make it 45
+    torch.testing.assert_close(standardised[:, 1:].std(0), torch.ones(2), atol=0.05, rtol=0)
+    in_other_units = 1e6 * table
+    torch.testing.assert_close(Standardize.of(in_other_units)(in_other_units), standardised)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["convnet", "resnet32"])
 def test_the_loss_falls_on_images_in_bags(name: str) -> None:

@@ -36,6 +36,13 @@ class Rule:
         """The same values, and None."""
         return Rule(f"{self.expected} or None", lambda value: value is None or self.accepts(value))
 
+    def or_name(self, name: str) -> Rule:
+        """The same values, and a name."""
+        return Rule(
+            f'{self.expected} or "{name}"',
+            lambda value: (isinstance(value, str) and value == name) or self.accepts(value),
+        )
+
 
 def whole_number(low: int, high: int) -> Rule:
     """Integers low .. high, Python's or numpy's; True and False are none."""

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +38,7 @@ from bagwise.training import TrainingOptions, train
 
 # What TrainingOptions does not check; method, model and engine have messages of their own.
 _PARAMETERS = {
-    "validation_fraction": real_number(0, 1, with_low=True),
+    "validation_fraction": real_number(0, 1, with_low=True).or_name("auto"),
     "standardize": TRUE_OR_FALSE,
     "device": DEVICE,
     "random_state": RANDOM_STATE,
@@ -50,6 +50,8 @@ _ROWS: dict[str, Any] = {
     "allow_nd": True,
     "dtype": [np.float32, np.float64],
 }
+
+MANY_BAGS = 50  # enough that a tenth of them can choose an epoch
 
 
 class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -69,7 +71,9 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         schedule: "one_cycle" or "constant" learning rate.
         average: decay of a moving average of the weights, or None.
         validation_fraction: share of the bags held out to choose the best epoch by their
-            likelihood; 0 keeps the last epoch. Not used if `fit` is given a validation set.
+            likelihood; 0 keeps the last epoch. "auto" is a tenth from 50 bags on and 0 below, where
+            the bags are missed in training and are too few to tell one epoch from another. Not used
+            if `fit` is given a validation set.
         patience: stop after this many epochs without improvement, or None.
         standardize: standardise inputs by column (images by channel); part of the model.
         device: where the model computes.
@@ -101,10 +105,10 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: float = 1e-3,
         weight_decay: float = 1e-5,
         batch_instances: int = 256,
-        batch_bags: int = 4,
+        batch_bags: int = 8,
         schedule: str = "one_cycle",
         average: float | None = None,
-        validation_fraction: float = 0.1,
+        validation_fraction: float | Literal["auto"] = "auto",
         patience: int | None = None,
         standardize: bool = True,
         device: str = "cpu",
@@ -175,8 +179,8 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 given = f"{len(validation)} parts" if hasattr(validation, "__len__") else "no parts"
                 raise ValueError(f"validation has {given}; (X, bags, proportions) are expected.")
             held_out = self._bag_data(*self._matched(*validation))
-        elif self.validation_fraction != 0:
-            data, held_out = split_bags(data, self.validation_fraction, seed)
+        elif (fraction := self._fraction_held_out(len(data.bags))) != 0:
+            data, held_out = split_bags(data, fraction, seed)
         return self._train(data, held_out, seed)
 
     def fit_bags(
@@ -200,6 +204,11 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = self.shape_in_[0]
         seed = int(check_random_state(self.random_state).randint(2**31))
         return self._train(data, validation, seed, checkpoint)
+
+    def _fraction_held_out(self, n_bags: int) -> float:
+        if self.validation_fraction == "auto":
+            return 0.1 if n_bags >= MANY_BAGS else 0.0
+        return self.validation_fraction
 
     def _set_classes(self, classes: npt.NDArray[Any], from_bags: bool) -> None:
         if len(classes) < 2:
@@ -414,8 +423,10 @@ def split_bags(data: BagData, fraction: float, seed: int) -> tuple[BagData, BagD
     >>> len(train_part), len(held_out)
     (14, 6)
     """
-    if not 0 < fraction < 1:
-        raise ValueError(f"the share of bags to hold out is {fraction}; it must lie in 0 .. 1.")
+    if not (isinstance(fraction, int | float | np.number) and 0 < fraction < 1):
+        raise ValueError(
+            f"the share of bags to hold out is {fraction!r}; a number between 0 and 1 is expected."
+        )
     B = len(data.bags)
     n_held_out = round(fraction * B)
     if not 0 < n_held_out < B:

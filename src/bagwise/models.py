@@ -21,8 +21,13 @@ class Standardize(nn.Module):
     """(x - mean) / std with the statistics of training inputs, kept as buffers of the model.
 
     Tables are standardised by column, images (N, channels, height, width) by channel. What does not
-    vary is only centred. Inputs in double precision keep it until they are centred: a column of
-    timestamps would lose its differences in single precision.
+    vary is only centred. A column that seldom leaves one value, like a pixel at the border, has a
+    tiny standard deviation, and what is seldom would become huge. Where the size of a deviation d
+    from the mean, sqrt(2 / pi) E[d^2] / E|d|, is larger, it takes the place of std; of a normal
+    distribution the two are the same.
+
+    Inputs in double precision keep it until they are centred: a column of timestamps would lose its
+    differences in single precision.
 
     >>> standardize = Standardize.of(torch.tensor([[0., 5.], [2., 5.]]))
     >>> standardize(torch.tensor([[3., 6.]]))
@@ -41,9 +46,12 @@ class Standardize(nn.Module):
     def of(cls, inputs: torch.Tensor) -> Standardize:
         """With the mean and standard deviation of these inputs (N, ...)."""
         axes = [0, *range(2, inputs.dim())]
-        std, mean = torch.std_mean(inputs.double(), dim=axes, keepdim=True, correction=0)
+        values = inputs.double()
+        std, mean = torch.std_mean(values, dim=axes, keepdim=True, correction=0)
+        deviation = (values - mean).abs().mean(dim=axes, keepdim=True).clamp(min=1e-300)
+        size = math.sqrt(2 / math.pi) * std.square() / deviation
         # A column of equal values has a spread of rounding errors, not of exactly nothing.
-        std = torch.where(std > 1e-6 * mean.abs() + 1e-12, std, 1.0)
+        std = torch.where(std > 1e-6 * mean.abs() + 1e-12, torch.maximum(std, size), 1.0)
         return cls(mean[0], std[0])
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:

@@ -39,10 +39,10 @@ class TrainingOptions:
         weight_decay: of Adam.
         batch_instances: a batch holds whole bags up to this many instances; a larger bag is a batch
             of its own.
-        batch_bags: a batch holds at least this many bags, more instances or not, as far as memory
-            allows: up to the instances that `bagwise.memory.instances_that_fit` counts. Batch
-            normalisation of a lone bag takes away what tells it from the others, and with it what
-            its counts teach. 1, the paper's way, lets `batch_instances` alone decide.
+        batch_bags: a batch holds at least this many bags, or half of all where those are fewer,
+            also beyond `batch_instances`, as far as memory allows: up to the instances that
+            `bagwise.memory.instances_that_fit` counts. Batch normalisation of a lone bag takes away
+            what tells it from the others, and with it what its counts teach. 1 is the paper's way.
         schedule: "constant", or "one_cycle": the rate rises over the first 30 % of the epochs and
             falls to nothing.
         average: decay of an exponential moving average of the weights, which is what is then
@@ -224,9 +224,9 @@ def _epoch(
     method.begin_epoch(epoch, state.generator)
     loss_sum = 0.0
     correct = seen = 0
-    batches = method.batches(
-        data, options.batch_instances, state.generator, options.batch_bags, most
-    )
+    # One batch an epoch would be too few steps: half of the bags are enough for one.
+    bags = min(options.batch_bags, max(len(data.bags) // 2, 2))
+    batches = method.batches(data, options.batch_instances, state.generator, bags, most)
     for number, batch in enumerate(batches, start=1):
         rate = options.lr * _schedule(options, (epoch - 1 + seen / len(data)) / options.epochs)
         for group in state.optimizer.param_groups:

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import bagwise.memory
+from bagwise import BagData, Bags, TrainingOptions, train
+from bagwise.memory import instances_that_fit
+from bagwise.methods import Batch, make_method
+
+
+def batch_sizes(model: nn.Module, data: BagData, method: Any = "cc", **options: Any) -> list[int]:
+    """Bags in each batch that `train` makes."""
+    sizes: list[int] = []
+    method = make_method(method)
+    loss = method.loss
+
+    def spy(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        sizes.append(0 if batch.bags is None else len(batch.bags))
+        return loss(logits, batch)
+
+    method.loss = spy
+    train(model, data, method, TrainingOptions(epochs=1, **options), progress=False)
+    return sizes
+
+
+def bags_of(*sizes: int, shape: tuple[int, ...] = (5,)) -> BagData:
+    labels = torch.arange(sum(sizes)) % 2
+    return BagData(torch.randn(len(labels), *shape), Bags.from_labels(labels, sizes, n_classes=2))
+
+
+def test_no_bag_is_alone_in_a_batch_if_several_are_asked_for() -> None:
+    table = nn.Linear(5, 2)
+    assert set(batch_sizes(table, bags_of(*[300] * 17))) == {1}  # the paper's batches
+    assert sorted(batch_sizes(table, bags_of(*[300] * 17), batch_bags=8)) == [8, 9]
+    assert sorted(batch_sizes(table, bags_of(*[64] * 9), batch_bags=2)) == [4, 5]
+    assert batch_sizes(table, bags_of(*[300] * 12), batch_bags=8) == [6, 6]  # not one step only
+    assert batch_sizes(table, bags_of(300, 300, 300), batch_bags=8) == [3]
+    assert batch_sizes(table, bags_of(300), batch_bags=8) == [1]
+    ragged = batch_sizes(table, bags_of(2000, *[1] * 300), batch_bags=8)
+    assert sum(ragged) == 301
+    assert min(ragged) >= 8
+
+
+def test_memory_goes_before_the_number_of_bags(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = bags_of(*[100] * 12, shape=(2, 8, 8))
+    model = nn.Sequential(nn.Conv2d(2, 50, 3), nn.ReLU(), nn.Flatten(), nn.Linear(1800, 2))
+    assert batch_sizes(model, data, batch_instances=50, batch_bags=6) == [6, 6]
+    a_row = 4 * (2 * 8 * 8 + 50 * 6 * 6)  # bytes of the input and of the hidden layer
+    monkeypatch.setattr(bagwise.memory.instances_that_fit, "__defaults__", (250 * a_row,))
+    assert batch_sizes(model, data, batch_instances=50, batch_bags=6) == [2] * 6
+    assert batch_sizes(model, data, batch_instances=400, batch_bags=6) == [4] * 3
+
+
+def test_llpfc_mixes_single_instances_whatever_the_number_of_bags() -> None:
+    data = bags_of(*[300] * 6)
+    assert batch_sizes(nn.Linear(5, 2), data, "llpfc", batch_bags=4) == [0] * math.ceil(1800 / 256)
+
+
+def test_counting_memory_leaves_the_model_and_random_numbers_as_they_were() -> None:
+    class Noise(nn.Module):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return inputs + torch.randn_like(inputs)
+
+    model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), Noise(), nn.Linear(4, 2))
+    inputs = torch.randn(30, 5)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    state = torch.get_rng_state()
+    assert instances_that_fit(model, inputs, budget=1) == 1
+    assert model.training
+    assert torch.equal(torch.get_rng_state(), state)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, before[name])
