@@ -49,6 +49,11 @@ def _dtype(value: Any, place: str) -> None:
         raise wrong(value, place, "a numpy type of text or numbers")
 
 
+def _share_or_auto(value: Any, place: str) -> None:
+    if value != "auto":
+        number(0, 1)(value, place)
+
+
 _PARAMS: dict[str, Check] = {
     "model": maybe(short_text),
     "method": short_text,
@@ -57,9 +62,10 @@ _PARAMS: dict[str, Check] = {
     "lr": number(0),
     "weight_decay": number(0),
     "batch_instances": whole(),
+    "batch_bags": whole(),
     "schedule": short_text,
     "average": maybe(number(0, 1)),
-    "validation_fraction": number(0, 1),
+    "validation_fraction": _share_or_auto,
     "patience": maybe(whole()),
     "standardize": flag,
     "device": short_text,
