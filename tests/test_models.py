@@ -8,6 +8,7 @@ from torch import nn
 
 from bagwise import BagData, Bags, TrainingOptions, train
 from bagwise.datasets import find, load_dataset
+from bagwise.evaluation import predict_logits
 from bagwise.models import Standardize, convnet, linear, make_model, mlp, resnet32
 
 
@@ -77,6 +78,17 @@ def test_what_is_seldom_does_not_become_huge() -> None:
     torch.testing.assert_close(standardised[:, 1:].std(0), torch.ones(2), atol=0.05, rtol=0)
     in_other_units = 1e6 * table
     torch.testing.assert_close(Standardize.of(in_other_units)(in_other_units), standardised)
+
+
+def test_a_row_predicted_alone_has_the_logits_it_has_among_others() -> None:
+    torch.manual_seed(0)
+    model, table = mlp((3,), 2), 30 * torch.randn(20, 3)
+    whole = predict_logits(model, table)
+    assert whole.shape == (20, 2)
+    for n in (1, 2, 7):
+        parts = [predict_logits(model, part) for part in table.split(n)]
+        assert torch.equal(torch.cat(parts), whole)
+    assert predict_logits(model, table[:0]).shape == (0, 2)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from bagwise.data import BagData
 from bagwise.losses import cc_loss
 
 _CHUNK = 1024
+_FEW = 32  # rows below which matrix products are rounded differently, according to their number
 
 
 @torch.no_grad()
@@ -17,12 +18,18 @@ def predict_logits(
 ) -> torch.Tensor:
     """(N, C) logits in evaluation mode, computed piece by piece, on the CPU.
 
+    A few rows are filled up with zeros, so that the logits of a row predicted alone are those it
+    has among a few others, to the last digit.
+
     >>> predict_logits(nn.Linear(2, 3), torch.zeros(5, 2)).shape
     torch.Size([5, 3])
     """
     was_training = model.training
     model.eval()
-    parts = [model(part.to(device)).cpu() for part in torch.split(inputs, _CHUNK)]
+    parts = []
+    for part in torch.split(inputs, _CHUNK):
+        added = part.new_zeros(max(_FEW - len(part), 0), *part.shape[1:])
+        parts.append(model(torch.cat([part, added]).to(device))[: len(part)].cpu())
     model.train(was_training)
     return torch.cat(parts)
 
