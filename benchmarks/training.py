@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bagwise import BagData, Bags, TrainingOptions, train
-from bagwise.models import mlp
+from bagwise.networks import mlp
 
 METHODS = ("rc", "cc", "rc_approx", "cc_approx", "dllp", "ot", "llpfc", "pll")
 AT_MOST = {"rc": 1.3, "cc": 1.3}

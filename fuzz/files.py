@@ -32,14 +32,14 @@ from typer.testing import CliRunner
 
 from bagwise import BagData, Bags, TrainingOptions, train
 from bagwise.cli import app
-from bagwise.datasets import load_dataset
+from bagwise.experiments.datasets import load_dataset
 from bagwise.experiments.run import execute
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep_file import read_sweep
-from bagwise.progress import TaskProgress
-from bagwise.run_state import CHECKPOINT
-from bagwise.tables.fitting import fit_table
-from bagwise.training import DivergedError
+from bagwise.tabular.fitting import fit_table
+from bagwise.training.loop import DivergedError
+from bagwise.training.progress import TaskProgress
+from bagwise.training.run_state import CHECKPOINT
 
 _SWEEP = Path(__file__).parent.parent / "results" / "linear" / "sweep.toml"
 _SECONDS = 60  # more is taken for an endless loop

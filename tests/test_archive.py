@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bagwise import LLPClassifier, archive
-from bagwise.checkpoint import remove_leftovers, write_atomically
+from bagwise import LLPClassifier
+from bagwise.storage import model_folder as archive
+from bagwise.storage.files import remove_leftovers, write_atomically
 
 
 def small(epochs: int) -> LLPClassifier:
@@ -31,7 +32,7 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 import torch
 torch.set_num_threads(1)  # the process is forked
-from bagwise import archive
+from bagwise.storage import model_folder as archive
 from test_archive import small
 
 left = []

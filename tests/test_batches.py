@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-import bagwise.memory
+import bagwise.training.memory
 from bagwise import BagData, Bags, TrainingOptions, train
-from bagwise.memory import instances_that_fit
 from bagwise.methods import Batch, make_method
+from bagwise.training.memory import instances_that_fit
 
 
 def batch_sizes(model: nn.Module, data: BagData, method: Any = "cc", **options: Any) -> list[int]:
@@ -51,7 +51,7 @@ def test_memory_goes_before_the_number_of_bags(monkeypatch: pytest.MonkeyPatch) 
     model = nn.Sequential(nn.Conv2d(2, 50, 3), nn.ReLU(), nn.Flatten(), nn.Linear(1800, 2))
     assert batch_sizes(model, data, batch_instances=50, batch_bags=6) == [6, 6]
     a_row = 4 * (2 * 8 * 8 + 50 * 6 * 6)  # bytes of the input and of the hidden layer
-    monkeypatch.setattr(bagwise.memory.instances_that_fit, "__defaults__", (250 * a_row,))
+    monkeypatch.setattr(bagwise.training.memory.instances_that_fit, "__defaults__", (250 * a_row,))
     assert batch_sizes(model, data, batch_instances=50, batch_bags=6) == [2] * 6
     assert batch_sizes(model, data, batch_instances=400, batch_bags=6) == [4] * 3
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bagwise import BagData, Bags, TrainingOptions, train
-from bagwise.training import _OPTIONS
+from bagwise.training.options import _OPTIONS
 
 BAD: dict[str, list[Any]] = {
     "epochs": [0, -1, 1.0, "3", None, True, np.float64(3), math.nan, 10**30],

@@ -16,16 +16,16 @@ from torch import nn
 from typer.testing import CliRunner
 
 from bagwise import BagData, Bags, LLPClassifier, TrainingOptions, train
-from bagwise.checkpoint import load_tensors, save_tensors
 from bagwise.cli import app
-from bagwise.datasets import DataFileError, load_dataset
-from bagwise.datasets.readers import read_cifar10
+from bagwise.experiments.datasets import DataFileError, load_dataset
+from bagwise.experiments.datasets.readers import read_cifar10
 from bagwise.experiments.run import RESULT, execute, read_result
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep_file import read_sweep
-from bagwise.run_state import CHECKPOINT
-from bagwise.tables.fitting import fit_table
+from bagwise.storage.files import load_tensors, save_tensors
+from bagwise.tabular.fitting import fit_table
 from bagwise.training import TrainingResult
+from bagwise.training.run_state import CHECKPOINT
 
 RUN = RunSettings("digits", "linear", "cc", 8, 1e-2, 2, 0)
 HUGE = 10**400

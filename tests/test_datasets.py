@@ -12,7 +12,7 @@ import pooch
 import pytest
 import torch
 
-from bagwise.datasets import (
+from bagwise.experiments.datasets import (
     SOURCES,
     DataFileError,
     DatasetNotFoundError,
@@ -20,7 +20,7 @@ from bagwise.datasets import (
     folders,
     load_dataset,
 )
-from bagwise.datasets.readers import read_cifar10, read_idx, read_idx_pair
+from bagwise.experiments.datasets.readers import read_cifar10, read_idx, read_idx_pair
 
 RNG = np.random.default_rng(0)
 

@@ -19,8 +19,8 @@ from sklearn.preprocessing import PowerTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagKFold, Bags, LLPClassifier, bag_scorer, most_probable_labeling
+from bagwise.estimator.targets import bag_targets
 from bagwise.methods import CC, METHODS, OT
-from bagwise.targets import bag_targets
 
 X, y = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])

@@ -17,15 +17,15 @@ import pytest
 from scipy.stats import ttest_rel
 from typer.testing import CliRunner
 
-import bagwise.training
+import bagwise.training.loop
 from bagwise.cli import app
-from bagwise.datasets import load_dataset
+from bagwise.experiments.accuracy import collect, paper_best, paper_results, render
+from bagwise.experiments.datasets import load_dataset
 from bagwise.experiments.export import read_runs
 from bagwise.experiments.run import RESULT, RunResult, execute, protocol_data, read_result
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep import local_backend, run_sweep
 from bagwise.experiments.sweep_file import read_sweep
-from bagwise.experiments.tables import collect, paper_best, paper_results, render
 
 RUN = RunSettings("digits", "linear", "cc", 8, 1e-2, 2, 0)
 SWEEP = """
@@ -167,7 +167,7 @@ def tables(folder: Path) -> str:
 
 def _stop_in_the_middle(run: RunSettings, folder: Path, data_dir: str | None) -> None:
     """Do the run; those of seed 1 stay where they are after two epochs, and say so."""
-    original = bagwise.training.save_run
+    original = bagwise.training.loop.save_run
 
     def save_run(place: Path, state: Any, identity: dict[str, Any]) -> None:
         original(place, state, identity)
@@ -177,7 +177,7 @@ def _stop_in_the_middle(run: RunSettings, folder: Path, data_dir: str | None) ->
                 time.sleep(1)
 
     if run.seed == 1:
-        bagwise.training.save_run = save_run
+        bagwise.training.loop.save_run = save_run
     folder.mkdir(parents=True, exist_ok=True)
     execute(run, folder, data_dir)
 

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 from bagwise import LLPClassifier
 from bagwise.cli import app
-from bagwise.tables import tuning
-from bagwise.tables.model import TableModel
-from bagwise.tables.workspace import Workspace
+from bagwise.tabular import tuning
+from bagwise.tabular.model import TableModel
+from bagwise.tabular.workspace import Workspace
 
 FOLDS, EPOCHS = 5, 3
 OPTIONS = ("--model", "linear", "--lr", "0.03", "--epochs", str(EPOCHS))
@@ -32,7 +32,7 @@ import json, os, sys
 import torch, torch._dynamo  # once for all children; Adam imports it
 import bagwise.cli
 from bagwise import Bags, LLPClassifier, cc_loss
-from bagwise.tables import tuning
+from bagwise.tabular import tuning
 
 cc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))  # loads its kernels
 
@@ -216,7 +216,7 @@ def stopped_before_saving(
         def full(*rest: Any) -> None:
             raise error
 
-        patch.setattr("bagwise.archive.save_tensors", full)
+        patch.setattr("bagwise.storage.model_folder.save_tensors", full)
         return fit(made, out)
 
 

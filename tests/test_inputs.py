@@ -18,7 +18,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-import bagwise.inputs
+import bagwise.estimator.inputs
 from bagwise import BagKFold, LLPClassifier, bag_scorer
 
 rng = np.random.default_rng(0)
@@ -93,8 +93,8 @@ def test_prediction_makes_a_few_rows_dense_at_a_time(monkeypatch: pytest.MonkeyP
     rows = sparse.csr_array(DENSE)
     model = quick().fit(rows, BAGS, COUNTS)
     expected = model.predict_proba(rows)
-    monkeypatch.setattr(bagwise.inputs, "_PIECE_BYTES", 7 * 30 * 8)
-    monkeypatch.setattr(bagwise.inputs, "MOST_DENSE_BYTES", 7 * 30 * 8)
+    monkeypatch.setattr(bagwise.estimator.inputs, "_PIECE_BYTES", 7 * 30 * 8)
+    monkeypatch.setattr(bagwise.estimator.inputs, "MOST_DENSE_BYTES", 7 * 30 * 8)
     np.testing.assert_allclose(model.predict_proba(rows), expected, rtol=1e-5)
     assert np.isfinite(model.bag_score(rows, BAGS, COUNTS))
     with pytest.raises(ValueError, match="at most"):

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from bagwise import BagData, Bags, TrainingOptions, train
-from bagwise.datasets import find, load_dataset
-from bagwise.evaluation import predict_logits
-from bagwise.models import Standardize, convnet, linear, make_model, mlp, resnet32
+from bagwise.experiments.datasets import find, load_dataset
+from bagwise.networks import Standardize, convnet, linear, make_model, mlp, resnet32
+from bagwise.training.evaluation import predict_logits
 
 
 def parameters(model: nn.Module) -> int:

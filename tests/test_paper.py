@@ -12,7 +12,7 @@ import torch
 from bagwise import Bags, bag_posterior, cc_loss, dllp_loss, rc_loss
 from bagwise.demo import digits_in_bags
 from bagwise.methods import RC
-from bagwise.models import Standardize, linear
+from bagwise.networks import Standardize, linear
 from bagwise.training import TrainingOptions, train
 from oracles import enumerate_bag, random_bags
 

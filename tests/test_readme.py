@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
+from bagwise.experiments.appearance import METHOD_NAMES
 from bagwise.methods import METHODS
-from bagwise.plotting import METHOD_NAMES
 from bagwise.posterior import ENGINES
 
 ROOT = Path(__file__).parent.parent

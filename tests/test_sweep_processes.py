@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-import bagwise.training
+import bagwise.training.loop
 from bagwise.experiments.run import execute
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep import ATTEMPTS, local_backend, run_sweep
@@ -153,18 +153,18 @@ def test_the_seconds_of_a_run_are_those_of_all_its_parts(
 ) -> None:
     run = replace(RUN, epochs=3)
     clock = iter(range(10_000))
-    monkeypatch.setattr(bagwise.training.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(bagwise.training.loop.time, "perf_counter", lambda: float(next(clock)))
     whole = execute(run, tmp_path / "whole")
-    original = bagwise.training.save_run
+    original = bagwise.training.loop.save_run
 
     def killed_after_two(folder: Path, state: object, identity: object) -> None:
         original(folder, state, identity)  # type: ignore[arg-type]
         if len(state.history) == 2:  # type: ignore[attr-defined]
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(bagwise.training, "save_run", killed_after_two)
+    monkeypatch.setattr(bagwise.training.loop, "save_run", killed_after_two)
     with pytest.raises(KeyboardInterrupt):
         execute(run, tmp_path / "parts")
-    monkeypatch.setattr(bagwise.training, "save_run", original)
+    monkeypatch.setattr(bagwise.training.loop, "save_run", original)
     parts = execute(run, tmp_path / "parts")
     assert parts.seconds == whole.seconds == sum(row["seconds"] for row in parts.history) > 0

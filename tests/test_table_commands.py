@@ -18,9 +18,10 @@ from safetensors.torch import load_file, save_file
 from sklearn.metrics import accuracy_score, confusion_matrix
 from typer.testing import CliRunner
 
-from bagwise import LLPClassifier, read_bags, run_state
+from bagwise import LLPClassifier, read_bags
 from bagwise.cli import app
-from bagwise.tables.model import TableModel
+from bagwise.tabular.model import TableModel
+from bagwise.training import run_state
 
 QUICK = ("--model", "linear", "--lr", "0.03", "--epochs", "15")
 BAGS = ("--bag", "ward", "--labels")
@@ -529,7 +530,7 @@ def test_a_fit_that_was_killed_goes_on_and_ends_the_same(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
     if large:
-        monkeypatch.setattr("bagwise.tables.tuning.CROSS_VALIDATED", 100)
+        monkeypatch.setattr("bagwise.tabular.tuning.CROSS_VALIDATED", 100)
     arguments = ("fit", made / "rows.csv", *BAGS, made / "bags.csv", *QUICK, "--out")
     assert command(*arguments, tmp_path / "whole")[0] == 0
     real, saved = run_state.save_run, []
@@ -540,7 +541,7 @@ def test_a_fit_that_was_killed_goes_on_and_ends_the_same(
         if len(saved) == 6:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("bagwise.training.save_run", save_and_die)
+    monkeypatch.setattr("bagwise.training.loop.save_run", save_and_die)
     CliRunner().invoke(app, [str(a) for a in (*arguments, tmp_path / "killed")])
     assert [p.name for p in tmp_path.iterdir() if "killed" in p.name] == [".killed.fitting"]
 
@@ -548,7 +549,7 @@ def test_a_fit_that_was_killed_goes_on_and_ends_the_same(
         raise AssertionError("was done before")
 
     for name in ("_curve", "_fold_log_probs"):
-        monkeypatch.setattr(f"bagwise.tables.tuning.{name}", again)
+        monkeypatch.setattr(f"bagwise.tabular.tuning.{name}", again)
     assert command(*arguments, tmp_path / "killed")[0] == 0
     assert len(saved) == 15  # epochs, each once
     assert sorted(p.name for p in tmp_path.iterdir()) == ["killed", "whole"]

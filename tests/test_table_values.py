@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from bagwise import read_bags
-from bagwise.tables.columns import ColumnLearner, Columns, Inputs
-from bagwise.tables.labels import read_labels
-from bagwise.tables.source import Source
-from bagwise.tables.values import MISSING, is_text, numbers_of
+from bagwise.tabular.columns import ColumnLearner, Columns, Inputs
+from bagwise.tabular.labels import read_labels
+from bagwise.tabular.source import Source
+from bagwise.tabular.values import MISSING, is_text, numbers_of
 
 CELLS = {
     "numeric": [f"{i}.25" for i in range(15)],

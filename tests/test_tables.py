@@ -16,17 +16,17 @@ from scipy.special import softmax
 from scipy.stats import binom, kstest, multinomial
 
 from bagwise import Bags, LLPClassifier, read_bags
-from bagwise.tables.assessment import (
+from bagwise.tabular.assessment import (
     assess,
     baseline_log_likelihoods,
     count_levels,
     surprising_bags,
 )
-from bagwise.tables.columns import ColumnLearner, Columns, Surprises
-from bagwise.tables.labels import read_labels
-from bagwise.tables.scoring import calibration_error
-from bagwise.tables.source import Source
-from bagwise.tables.tuning import splits_of
+from bagwise.tabular.columns import ColumnLearner, Columns, Surprises
+from bagwise.tabular.labels import read_labels
+from bagwise.tabular.scoring import calibration_error
+from bagwise.tabular.source import Source
+from bagwise.tabular.tuning import splits_of
 
 
 def log_probabilities(logits: Any) -> torch.Tensor:

@@ -15,15 +15,15 @@ import pytest
 import torch
 from torch import nn
 
-import bagwise.training
+import bagwise.training.loop
 from bagwise import BagData, Bags, TrainingOptions, train
-from bagwise.checkpoint import load_tensors
 from bagwise.demo import digits_in_bags, run
-from bagwise.estimator import split_bags
+from bagwise.estimator.classifier import split_bags
 from bagwise.methods import OT, Batch, Method
-from bagwise.models import Standardize, mlp
-from bagwise.run_state import CHECKPOINT
+from bagwise.networks import Standardize, mlp
+from bagwise.storage.files import load_tensors
 from bagwise.training import DivergedError, TrainingResult
+from bagwise.training.run_state import CHECKPOINT
 
 
 def small_run(method: Any = "cc", checkpoint: Path | None = None, **options: Any) -> TrainingResult:
@@ -155,7 +155,7 @@ def test_a_run_interrupted_after_any_epoch_ends_as_if_it_had_not_been(
     method: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = small_run(method, **options)
-    original = bagwise.training.evaluate
+    original = bagwise.training.loop.evaluate
     for stop in (1, 3):
         folder = tmp_path / str(stop)
         # Twice an epoch a data set is evaluated; break off in the epoch after `stop`.
@@ -165,10 +165,10 @@ def test_a_run_interrupted_after_any_epoch_ends_as_if_it_had_not_been(
             next(calls)
             return original(*args)
 
-        monkeypatch.setattr(bagwise.training, "evaluate", evaluate)
+        monkeypatch.setattr(bagwise.training.loop, "evaluate", evaluate)
         with pytest.raises(StopIteration):
             small_run(method, folder, **options)
-        monkeypatch.setattr(bagwise.training, "evaluate", original)
+        monkeypatch.setattr(bagwise.training.loop, "evaluate", original)
         assert len(load_tensors(folder / CHECKPOINT)[1]["history"]) == stop
         assert_same_run(small_run(method, folder, **options), expected)
         assert_same_run(small_run(method, folder, **options), expected)  # done: not run again

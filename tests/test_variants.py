@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
+from bagwise.experiments.accuracy import collect, render
 from bagwise.experiments.export import read_runs
 from bagwise.experiments.figures import draw_figures
 from bagwise.experiments.run import RESULT, RunResult, versions, write_result
 from bagwise.experiments.settings import RunSettings
-from bagwise.experiments.tables import collect, render
 from bagwise.reports.sweep import sweep_report
 
 RUN = RunSettings("digits", "linear", "cc", 16, 1e-3, 1, 0, engine="exact")

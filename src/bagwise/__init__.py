@@ -3,10 +3,10 @@
 from bagwise.bags import Bags
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
+from bagwise.estimator.selection import BagKFold, bag_scorer
 from bagwise.losses import cc_loss, dllp_loss, llpfc_loss, ot_loss, pll_loss, rc_loss
 from bagwise.posterior import Posterior, bag_posterior, most_probable_labeling
-from bagwise.selection import BagKFold, bag_scorer
-from bagwise.tables import read_bags
+from bagwise.tabular import read_bags
 from bagwise.training import TrainingOptions, train
 
 __all__ = [

@@ -16,9 +16,9 @@ from torch import nn
 
 from bagwise.bags import Bags
 from bagwise.data import BagData
+from bagwise.experiments.appearance import METHOD_COLORS, METHOD_NAMES, METHOD_STYLES
 from bagwise.methods import METHODS
-from bagwise.models import Standardize, mlp
-from bagwise.plotting import METHOD_COLORS, METHOD_NAMES, METHOD_STYLES
+from bagwise.networks import Standardize, mlp
 from bagwise.training import Row, TrainingOptions, train
 
 BAG_SIZES = (4, 16, 64)

@@ -11,7 +11,8 @@ import typer
 from rich.table import Table
 
 from bagwise.cli.app import EXPERIMENTS, GOES_ON, app, console, user_errors
-from bagwise.datasets import DATASETS, SOURCES, find, folders
+from bagwise.experiments.accuracy import Block, collect, key, render
+from bagwise.experiments.datasets import DATASETS, SOURCES, find, folders
 from bagwise.experiments.export import export_runs, read_runs
 from bagwise.experiments.figures import draw_figures
 from bagwise.experiments.ray_backend import ray_backend
@@ -19,7 +20,6 @@ from bagwise.experiments.run import RunResult, execute
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep import local_backend, run_sweep
 from bagwise.experiments.sweep_file import read_sweep
-from bagwise.experiments.tables import Block, collect, key, render
 
 DataDir = Annotated[
     Path | None,

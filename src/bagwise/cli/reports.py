@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from bagwise.archive import CONFIG, FIT
-from bagwise.checkpoint import write_atomically
 from bagwise.cli.app import TABLES, app, user_errors
 from bagwise.cli.experiments import read_some
 from bagwise.reports import model_report, sweep_report
-from bagwise.tables.model import TableModel
+from bagwise.storage.files import write_atomically
+from bagwise.storage.model_folder import CONFIG, FIT
+from bagwise.tabular.model import TableModel
 
 
 @app.command(rich_help_panel=TABLES)

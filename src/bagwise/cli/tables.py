@@ -15,16 +15,16 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from bagwise.archive import refuse_other_things
 from bagwise.cli.app import TABLES, app, console, user_errors
 from bagwise.methods import METHODS
 from bagwise.posterior import ENGINES
-from bagwise.tables.columns import Surprises
-from bagwise.tables.fitting import fit_table
-from bagwise.tables.model import TableModel
-from bagwise.tables.predicting import label_table, predict_table
-from bagwise.tables.scoring import Scores, evaluate_table
-from bagwise.tables.source import columns_of
+from bagwise.storage.model_folder import refuse_other_things
+from bagwise.tabular.columns import Surprises
+from bagwise.tabular.fitting import fit_table
+from bagwise.tabular.model import TableModel
+from bagwise.tabular.predicting import label_table, predict_table
+from bagwise.tabular.scoring import Scores, evaluate_table
+from bagwise.tabular.source import columns_of
 
 MOST_SHOWN = 15  # classes in a square table of confusions
 _METHODS = ", ".join(name for name in METHODS if name != "supervised")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.progress import MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
 from bagwise.experiments.settings import RunSettings
-from bagwise.progress import Bar
+from bagwise.training.progress import Bar
 
 
 class SweepDisplay(Bar):

@@ -10,7 +10,6 @@ from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from bagwise.checkpoint import write_atomically
 from bagwise.experiments.run import (
     VERSIONS,
     RunResult,
@@ -19,7 +18,8 @@ from bagwise.experiments.run import (
     without_copies,
 )
 from bagwise.experiments.settings import RunSettings
-from bagwise.schema import number, wrong
+from bagwise.storage.files import write_atomically
+from bagwise.storage.schema import number, wrong
 from bagwise.training import Row
 
 RUNS = "runs.csv"

@@ -12,9 +12,9 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from bagwise.bags import FloatArray
+from bagwise.experiments.accuracy import Block, Cell, paper_best
+from bagwise.experiments.appearance import METHOD_COLORS, METHOD_STYLES
 from bagwise.experiments.settings import PROPOSED
-from bagwise.experiments.tables import Block, Cell, paper_best
-from bagwise.plotting import METHOD_COLORS, METHOD_STYLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,13 +15,12 @@ import torch
 
 import bagwise
 from bagwise.bags import Bags
-from bagwise.checkpoint import remove_leftovers, save_tensors, write_atomically
 from bagwise.data import BagData
-from bagwise.datasets import Dataset, load_dataset
+from bagwise.experiments.datasets import Dataset, load_dataset
 from bagwise.experiments.settings import RunSettings
-from bagwise.models import make_model
-from bagwise.run_state import CHECKPOINT
-from bagwise.schema import (
+from bagwise.networks import make_model
+from bagwise.storage.files import remove_leftovers, save_tensors, write_atomically
+from bagwise.storage.schema import (
     any_number,
     anything,
     list_of,
@@ -33,6 +32,7 @@ from bagwise.schema import (
     wrong,
 )
 from bagwise.training import Row, train
+from bagwise.training.run_state import CHECKPOINT
 
 RESULT = "result.json"
 MODEL = "model.safetensors"

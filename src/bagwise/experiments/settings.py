@@ -7,11 +7,11 @@ import json
 from dataclasses import KW_ONLY, MISSING, InitVar, asdict, dataclass, fields
 from typing import Any, Literal
 
-from bagwise.datasets import DATASETS
+from bagwise.experiments.datasets import DATASETS
 from bagwise.methods import METHODS, Method, make_method
-from bagwise.models import MODELS
+from bagwise.networks import MODELS
 from bagwise.posterior import ENGINES
-from bagwise.schema import LARGE, maybe, number, short_text, whole
+from bagwise.storage.schema import LARGE, maybe, number, short_text, whole
 from bagwise.training import TrainingOptions
 
 PROPOSED = ("rc", "rc_approx", "cc", "cc_approx")
@@ -36,8 +36,8 @@ class RunSettings:
     """One training run of the paper's protocol.
 
     Attributes:
-        dataset: a name of `bagwise.datasets`.
-        model: a name of `bagwise.models`.
+        dataset: a name of `bagwise.experiments.datasets`.
+        model: a name of `bagwise.networks`.
         method: a name of `bagwise.methods`.
         bag_size: K.
         lr: learning rate.

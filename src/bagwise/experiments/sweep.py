@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bagwise.checkpoint import write_atomically
 from bagwise.experiments.display import SweepDisplay
 from bagwise.experiments.run import RESULT, execute, read_result
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep_file import Sweep
 from bagwise.experiments.workers import DiedError, Workers
+from bagwise.storage.files import write_atomically
 
 ERROR = "error.txt"
 ATTEMPTS = 3  # of a run whose worker dies

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bagwise.experiments.settings import RunSettings
-from bagwise.schema import anything, list_of, record, whole, wrong
+from bagwise.storage.schema import anything, list_of, record, whole, wrong
 
 _AXES = {
     "datasets": "dataset",

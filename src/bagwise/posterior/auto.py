@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 
 from bagwise.bags import Bags, FloatArray
-from bagwise.posterior._operator import Engine, add_engine, posterior
+from bagwise.posterior._autograd import Engine, add_engine, posterior
 from bagwise.posterior._result import Posterior
 from bagwise.posterior.bethe import fill_bethe
 from bagwise.posterior.exact import MAX_STATES, curve_exact, fill_exact, lattice_states

@@ -10,12 +10,12 @@ import torch
 from scipy.special import i0e, i1e
 
 from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.posterior._autograd import Engine, add_engine, posterior
 from bagwise.posterior._balance import balance, covariance
-from bagwise.posterior._cardinality import cardinality_probability, cardinality_ratios
 from bagwise.posterior._kernels import inline, kernel, over_bags
-from bagwise.posterior._operator import Engine, add_engine, posterior
 from bagwise.posterior._result import Posterior
 from bagwise.posterior._tilt import classes_by_count, tilt
+from bagwise.posterior.poisson_binomial import cardinality_probability, cardinality_ratios
 
 TOLERANCE = 1e-3
 MAX_ITERATIONS = 200

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.posterior._autograd import Engine, add_engine, posterior
 from bagwise.posterior._kernels import inline, kernel, log_sum_exp, over_bags
-from bagwise.posterior._operator import Engine, add_engine, posterior
 from bagwise.posterior._result import Posterior
 from bagwise.posterior._tilt import classes_by_count
 

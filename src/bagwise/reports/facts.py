@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bagwise.schema import (
+from bagwise.storage.schema import (
     Check,
     any_number,
     anything,

@@ -10,8 +10,8 @@ import numpy as np
 from bagwise.reports import charts
 from bagwise.reports.facts import check_facts
 from bagwise.reports.page import page, paragraph, picture, section, table
-from bagwise.tables.columns import Column, Columns
-from bagwise.tables.model import TableModel
+from bagwise.tabular.columns import Column, Columns
+from bagwise.tabular.model import TableModel
 
 
 def model_report(model: TableModel, source: str = "fit.json of the model folder") -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from bagwise.experiments.accuracy import collect, grid, key
 from bagwise.experiments.figures import draw_figures
 from bagwise.experiments.run import RunResult
-from bagwise.experiments.tables import collect, grid, key
 from bagwise.reports.page import html_table, image, page, paragraph, section
 
 _FIGURES = {

@@ -15,12 +15,13 @@ import bagwise
 from bagwise.bags import IntArray
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
-from bagwise.tables.assessment import assess, surprising_bags
-from bagwise.tables.bag_table import GatheredBags, gather
-from bagwise.tables.labels import read_labels
-from bagwise.tables.model import FORMAT, TableModel, class_array
-from bagwise.tables.source import Paths, Source, columns_of
-from bagwise.tables.tuning import (
+from bagwise.estimator.targets import NumbersAre
+from bagwise.tabular.assessment import assess, surprising_bags
+from bagwise.tabular.bag_table import GatheredBags, gather
+from bagwise.tabular.labels import read_labels
+from bagwise.tabular.model import FORMAT, TableModel, class_array
+from bagwise.tabular.source import Paths, Source, columns_of
+from bagwise.tabular.tuning import (
     RATES,
     Split,
     Trial,
@@ -30,8 +31,7 @@ from bagwise.tables.tuning import (
     patience,
     splits_of,
 )
-from bagwise.tables.workspace import Workspace
-from bagwise.targets import NumbersAre
+from bagwise.tabular.workspace import Workspace
 from bagwise.training import DivergedError
 
 

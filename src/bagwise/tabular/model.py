@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from bagwise import archive
 from bagwise.estimator import LLPClassifier
-from bagwise.evaluation import predict_logits
-from bagwise.tables.columns import Columns, Inputs
+from bagwise.storage import model_folder as archive
+from bagwise.tabular.columns import Columns, Inputs
+from bagwise.training.evaluation import predict_logits
 
 FORMAT = 1
 

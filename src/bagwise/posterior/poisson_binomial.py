@@ -1,11 +1,12 @@
-"""Leave-one-out probabilities of a sum of independent yes/no variables."""
+"""The Poisson-binomial distribution: sums of independent yes/no variables, also all but one."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from bagwise.bags import FloatArray
-from bagwise.posterior._kernels import inline
+from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.posterior._kernels import inline, kernel, over_bags
 
 
 @inline
@@ -69,10 +70,55 @@ def cardinality_ratios(
 @inline
 def cardinality_probability(yes: FloatArray, no: FloatArray, n: int) -> float:
     """P(N = n) for the same N. Time K * n."""
+    return float(_probabilities_up_to(yes, no, n)[n])
+
+
+@inline
+def _probabilities_up_to(yes: FloatArray, no: FloatArray, n: int) -> FloatArray:
+    """P(N = m) for m = 0 .. n."""
     found = np.zeros(n + 1)
     found[0] = 1.0
     for k in range(len(yes)):
         for m in range(min(n, k + 1), 0, -1):
             found[m] = found[m] * no[k] + found[m - 1] * yes[k]
         found[0] *= no[k]
-    return float(found[n])
+    return found
+
+
+def count_probabilities(
+    log_probs: npt.NDArray[np.floating], bags: Bags
+) -> tuple[FloatArray, FloatArray]:
+    """P(N < n) and P(N = n), (B, C) each, of every count n of the bags under a model alone.
+
+    N is the number of a bag's instances that are of the class, with probabilities exp(log_probs)
+    (N, C), rows normalised.
+
+    >>> below, at = count_probabilities(np.log([[.5, .5], [.5, .5]]), Bags([2], [[1, 1]]))
+    >>> below, at
+    (array([[0.25, 0.25]]), array([[0.5, 0.5]]))
+    """
+    below, at = np.empty(bags.counts.shape), np.empty(bags.counts.shape)
+
+    def run(part: IntArray) -> None:
+        _count_probabilities(part, log_probs, bags.offsets, bags.counts, below, at)
+
+    over_bags(run, np.arange(len(bags)), 1.0 * bags.sizes**2)
+    return below, at
+
+
+@kernel
+def _count_probabilities(
+    index: IntArray,
+    log_probs: npt.NDArray[np.floating],
+    offsets: IntArray,
+    counts: IntArray,
+    below: FloatArray,
+    at: FloatArray,
+) -> None:
+    for bag in index:
+        for c in range(counts.shape[1]):
+            log_p = log_probs[offsets[bag] : offsets[bag + 1], c]
+            yes = np.exp(log_p.astype(np.float64))
+            found = _probabilities_up_to(yes, 1.0 - yes, counts[bag, c])
+            below[bag, c] = found[:-1].sum()
+            at[bag, c] = found[-1]

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from bagwise.checkpoint import (
+from bagwise.methods import Method
+from bagwise.storage.files import (
     compare,
     load_tensors,
     prefixed,
@@ -20,8 +21,16 @@ from bagwise.checkpoint import (
     verify,
     without_prefix,
 )
-from bagwise.methods import Method
-from bagwise.schema import any_number, anything, list_of, number, record, shown, whole, wrong
+from bagwise.storage.schema import (
+    any_number,
+    anything,
+    list_of,
+    number,
+    record,
+    shown,
+    whole,
+    wrong,
+)
 
 CHECKPOINT = "checkpoint.safetensors"
 

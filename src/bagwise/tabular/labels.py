@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bagwise.bags import FloatArray
-from bagwise.tables.inference import inferred
-from bagwise.tables.source import Paths, Source
-from bagwise.tables.values import category_texts, is_text, numbers_of
+from bagwise.tabular.inference import inferred
+from bagwise.tabular.source import Paths, Source
+from bagwise.tabular.values import category_texts, is_text, numbers_of
 
 JOINT = " / "  # between the parts of a bag's name, where it has several
 

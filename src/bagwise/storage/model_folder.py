@@ -19,7 +19,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from bagwise.checkpoint import (
+from bagwise.methods import METHODS, Method, make_method
+from bagwise.networks import Factory, Standardize, make_model
+from bagwise.storage.config import check_config, classes_of
+from bagwise.storage.files import (
     compare,
     hidden_name,
     leftovers,
@@ -30,11 +33,8 @@ from bagwise.checkpoint import (
     verify,
     write_atomically,
 )
-from bagwise.config import check_config, classes_of
-from bagwise.methods import METHODS, Method, make_method
-from bagwise.models import Factory, Standardize, make_model
-from bagwise.schema import read_json as parse
-from bagwise.schema import shown
+from bagwise.storage.schema import read_json as parse
+from bagwise.storage.schema import shown
 
 if TYPE_CHECKING:
     from bagwise.estimator import LLPClassifier

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.methods import METHODS
-from bagwise.models import MODELS
-from bagwise.schema import (
+from bagwise.networks import MODELS
+from bagwise.storage.schema import (
     Check,
     any_number,
     anything,

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from sklearn.model_selection import GroupKFold
 
-from bagwise.posterior import bag_posterior
-from bagwise.proportions import Proportions
-from bagwise.targets import bag_targets
+from bagwise.estimator.proportions import Proportions
+from bagwise.estimator.targets import bag_targets
+from bagwise.training.evaluation import log_likelihoods
 
 
 class BagKFold(GroupKFold):  # type: ignore[misc]
@@ -68,7 +68,6 @@ def bag_scorer(proportions: Proportions) -> Callable[[Any, Any, npt.ArrayLike], 
         targets = bag_targets(bags, proportions, estimator.classes_)
         probabilities = np.asarray(estimator.predict_proba(X), dtype=np.float64)[targets.order]
         log_probs = torch.from_numpy(np.log(np.maximum(probabilities, 1e-300)))
-        log_likelihood = bag_posterior(log_probs, targets.bags).log_likelihood
-        return float(log_likelihood.sum()) / len(log_probs)
+        return float(log_likelihoods(log_probs, targets.bags).sum()) / len(log_probs)
 
     return score

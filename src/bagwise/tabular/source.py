@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from bagwise.tables.inference import inferred
-from bagwise.tables.values import is_text
+from bagwise.tabular.inference import inferred
+from bagwise.tabular.values import is_text
 
 Paths = str | Path | Iterable[str | Path]
 

@@ -17,24 +17,24 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from bagwise import archive
 from bagwise.bags import FloatArray
 from bagwise.checks import DEVICE, RANDOM_STATE, TRUE_OR_FALSE, check_all, real_number
 from bagwise.data import BagData
-from bagwise.evaluation import predict_logits
-from bagwise.inputs import Rows, pieces, to_tensor
-from bagwise.methods import METHODS, Method, make_method
-from bagwise.mixups import (
+from bagwise.estimator.inputs import Rows, pieces, to_tensor
+from bagwise.estimator.mixups import (
     refuse_ids_as_labels,
     refuse_ids_as_targets,
     refuse_swapped,
     warn_of_ids,
 )
-from bagwise.models import Factory, Standardize, make_model
+from bagwise.estimator.proportions import Proportions
+from bagwise.estimator.targets import BagTargets, bag_targets, label_targets
+from bagwise.methods import METHODS, Method, make_method
+from bagwise.networks import Factory, Standardize, make_model
 from bagwise.posterior import ENGINES, bag_posterior, most_probable_labeling
-from bagwise.proportions import Proportions
-from bagwise.targets import BagTargets, bag_targets, label_targets
+from bagwise.storage import model_folder as archive
 from bagwise.training import TrainingOptions, train
+from bagwise.training.evaluation import log_likelihoods, predict_logits
 
 # What TrainingOptions does not check; method, model and engine have messages of their own.
 _PARAMETERS = {
@@ -83,7 +83,7 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Attributes:
         classes_: (C,) class labels.
         model_: the trained `nn.Module`, standardisation included.
-        history_: one row an epoch, see `bagwise.training.TrainingResult`.
+        history_: one row an epoch, see `bagwise.training.loop.TrainingResult`.
         best_epoch_: the epoch whose weights the model has.
         n_features_in_: columns of X.
 
@@ -149,7 +149,7 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             y: (N,) the bag of each row, in any order. Without `proportions`: the label of each row;
                 every row is then a bag of one, which is supervised learning.
             proportions: counts or proportions of each bag's labels, see
-                `bagwise.proportions.Proportions`: a mapping id -> {class: number} or
+                `bagwise.estimator.proportions.Proportions`: a mapping id -> {class: number} or
                 id -> [numbers], a data frame indexed by id with a column for each class, or an
                 array (B, C) for the ids 0 .. B-1. For two classes also the number of the second
                 alone: id -> number, a series, or an array (B,).
@@ -285,8 +285,8 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         rows, targets = self._matched(X, bags, proportions)
-        log_probs = self._log_probs(rows, targets)
-        return float(bag_posterior(log_probs, targets.bags).log_likelihood.sum()) / len(log_probs)
+        logits = self._logits(rows)[torch.from_numpy(targets.order)]
+        return float(log_likelihoods(logits, targets.bags).sum()) / len(logits)
 
     def label_bags(
         self, X: Any, bags: npt.ArrayLike, proportions: Proportions

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bagwise.tables.values import MISSING, category_texts, is_number, is_text, numbers_of
+from bagwise.tabular.values import MISSING, category_texts, is_number, is_text, numbers_of
 
 FORMAT = 1
 _FAR = 1e4  # standard deviations: farther values are taken to be so far

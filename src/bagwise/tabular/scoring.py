@@ -9,11 +9,11 @@ import pyarrow as pa
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from bagwise.bags import FloatArray, IntArray
-from bagwise.progress import RowProgress
-from bagwise.tables.columns import Surprises
-from bagwise.tables.model import TableModel
-from bagwise.tables.source import Paths, Source
-from bagwise.tables.values import category_texts
+from bagwise.tabular.columns import Surprises
+from bagwise.tabular.model import TableModel
+from bagwise.tabular.source import Paths, Source
+from bagwise.tabular.values import category_texts
+from bagwise.training.progress import RowProgress
 
 BINS = 15
 

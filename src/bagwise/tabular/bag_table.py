@@ -12,11 +12,11 @@ import torch
 
 from bagwise.bags import Bags, IntArray
 from bagwise.data import BagData
-from bagwise.progress import RowProgress
-from bagwise.tables.columns import ColumnLearner, Columns, Inputs, Surprises
-from bagwise.tables.labels import LabelTable, bag_ids, read_labels
-from bagwise.tables.source import Paths, Source, columns_of
-from bagwise.targets import NumbersAre, to_bags
+from bagwise.estimator.targets import NumbersAre, to_bags
+from bagwise.tabular.columns import ColumnLearner, Columns, Inputs, Surprises
+from bagwise.tabular.labels import LabelTable, bag_ids, read_labels
+from bagwise.tabular.source import Paths, Source, columns_of
+from bagwise.training.progress import RowProgress
 
 
 class BagTable(NamedTuple):

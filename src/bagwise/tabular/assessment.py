@@ -9,25 +9,14 @@ import numpy.typing as npt
 import torch
 from scipy.special import gammaln, xlogy
 
-from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.posterior import bag_posterior
-from bagwise.posterior._kernels import kernel
+from bagwise.bags import Bags, FloatArray
+from bagwise.posterior.poisson_binomial import count_probabilities
+from bagwise.training.evaluation import log_likelihoods
 
 SHOWN_BAGS = 1000
 SURPRISING = 15
 _INTERVALS = {"50 %": 0.5, "80 %": 0.8, "95 %": 0.95}
 _CHUNK = 500_000
-
-
-def log_likelihoods(log_probs: torch.Tensor, bags: Bags) -> FloatArray:
-    """(B,) log P(S|X) of each bag, computed for some bags at a time."""
-    parts = []
-    for index in bags.batches(_CHUNK, torch.arange(len(bags))):
-        rows = torch.from_numpy(bags.rows(index))
-        posterior = bag_posterior(log_probs[rows].double(), bags.select(index))
-        parts.append(posterior.log_likelihood.numpy())
-    found: FloatArray = np.concatenate(parts)
-    return found
 
 
 def baseline_log_likelihoods(bags: Bags, shares: FloatArray) -> FloatArray:
@@ -67,7 +56,7 @@ def assess(
     return {
         "n_bags": len(bags),
         "n_instances": n,
-        "log_likelihood": float(log_likelihoods(log_probs, bags).sum() / n),
+        "log_likelihood": log_likelihoods(log_probs, bags).sum().item() / n,
         "baseline": float(baseline_log_likelihoods(bags, shares).sum() / n),
         "correlation": [
             _correlation(predicted[:, c], bags.proportions[:, c]) for c in range(bags.n_classes)
@@ -102,7 +91,7 @@ def surprising_bags(
     """
     expected = _expected(log_probs, bags)
     likely = Bags.from_proportions(expected / bags.sizes[:, None], bags.sizes, rounding="nearest")
-    surprise = log_likelihoods(log_probs, likely) - log_likelihoods(log_probs, bags)
+    surprise = (log_likelihoods(log_probs, likely) - log_likelihoods(log_probs, bags)).numpy()
     order = np.argsort(-surprise, kind="stable")[:SURPRISING]
     return [
         {
@@ -125,34 +114,9 @@ def count_levels(log_probs: torch.Tensor, bags: Bags, seed: int = 0) -> FloatArr
     whatever the bag's size. A count that the model holds impossible is at 0 or 1.
     """
     V = np.random.default_rng(seed).random(bags.counts.shape)
-    below, equal = np.empty(bags.counts.shape), np.empty(bags.counts.shape)
-    offsets = np.concatenate([[0], np.cumsum(bags.sizes)])
-    _poisson_binomial(log_probs.numpy(), offsets, bags.counts, below, equal)
+    below, equal = count_probabilities(log_probs.numpy(), bags)
     levels: FloatArray = np.clip(below + V * equal, 0, 1)
     return levels
-
-
-@kernel
-def _poisson_binomial(
-    log_probs: npt.NDArray[Any],
-    offsets: IntArray,
-    counts: IntArray,
-    below: FloatArray,
-    equal: FloatArray,
-) -> None:
-    """P(N < n) and P(N = n) of each bag and class, N a sum of the instances' Bernoullis."""
-    for b in range(counts.shape[0]):
-        for c in range(counts.shape[1]):
-            n = counts[b, c]
-            mass = np.zeros(n + 1)  # P(N = i) of the instances so far, i up to n
-            mass[0] = 1.0
-            for row in range(offsets[b], offsets[b + 1]):
-                p = np.exp(np.float64(log_probs[row, c]))
-                for i in range(min(n, row - offsets[b] + 1), 0, -1):
-                    mass[i] = mass[i] * (1 - p) + mass[i - 1] * p
-                mass[0] *= 1 - p
-            below[b, c] = mass[:n].sum()
-            equal[b, c] = mass[n]
 
 
 def _expected(log_probs: torch.Tensor, bags: Bags) -> FloatArray:

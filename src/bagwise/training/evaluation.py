@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from bagwise.bags import Bags
 from bagwise.data import BagData
-from bagwise.losses import cc_loss
+from bagwise.posterior import bag_posterior
 
 _CHUNK = 1024
+_BAG_CHUNK = 500_000  # instances of bags whose likelihood is computed at a time
 _FEW = 32  # rows below which matrix products are rounded differently, according to their number
 
 
@@ -34,6 +36,20 @@ def predict_logits(
     return torch.cat(parts)
 
 
+@torch.no_grad()
+def log_likelihoods(logits: torch.Tensor, bags: Bags) -> torch.Tensor:
+    """(B,) log P(S|X) of each bag, in double precision, computed for some bags at a time.
+
+    >>> log_likelihoods(torch.zeros(3, 2), Bags([2, 1], [[1, 1], [1, 0]]))
+    tensor([-0.6931, -0.6931], dtype=torch.float64)
+    """
+    parts = []
+    for index in bags.batches(_BAG_CHUNK):
+        log_probs = logits[torch.from_numpy(bags.rows(index))].double().log_softmax(-1)
+        parts.append(bag_posterior(log_probs, bags.select(index)).log_likelihood)
+    return torch.cat(parts)
+
+
 def evaluate(
     model: nn.Module, data: BagData, device: torch.device | str = "cpu"
 ) -> dict[str, float]:
@@ -48,7 +64,7 @@ def evaluate(
     logits = predict_logits(model, data.inputs, device)
     if not logits.isfinite().all():  # a diverged model is worse than any other
         return {"bag_loss": float("inf")} | ({} if data.labels is None else {"accuracy": 0.0})
-    measured = {"bag_loss": cc_loss(logits.double(), data.bags).item()}
+    measured = {"bag_loss": -log_likelihoods(logits, data.bags).sum().item() / len(data)}
     if data.labels is not None:
         measured["accuracy"] = (logits.argmax(-1) == data.labels).double().mean().item()
     return measured

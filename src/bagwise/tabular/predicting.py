@@ -17,15 +17,15 @@ import pyarrow.parquet as pq
 import torch
 
 from bagwise.bags import FloatArray
-from bagwise.checkpoint import new_beside, remove_leftovers
+from bagwise.estimator.targets import NumbersAre
 from bagwise.posterior import bag_posterior, most_probable_labeling
-from bagwise.progress import RowProgress
-from bagwise.tables.bag_table import gather
-from bagwise.tables.columns import Surprises
-from bagwise.tables.labels import LabelTable, read_labels
-from bagwise.tables.model import TableModel
-from bagwise.tables.source import Paths, Source
-from bagwise.targets import NumbersAre
+from bagwise.storage.files import new_beside, remove_leftovers
+from bagwise.tabular.bag_table import gather
+from bagwise.tabular.columns import Surprises
+from bagwise.tabular.labels import LabelTable, read_labels
+from bagwise.tabular.model import TableModel
+from bagwise.tabular.source import Paths, Source
+from bagwise.training.progress import RowProgress
 
 LABEL = "label"
 _KINDS = (".parquet", ".pq", ".csv", ".tsv")

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 from sklearn.datasets import load_digits
 
-from bagwise.datasets.catalog import SOURCES, DatasetNotFoundError, fetch, find, folders
-from bagwise.datasets.readers import DataFileError, read_cifar10, read_idx_pair
+from bagwise.experiments.datasets.catalog import SOURCES, DatasetNotFoundError, fetch, find, folders
+from bagwise.experiments.datasets.readers import DataFileError, read_cifar10, read_idx_pair
 
 __all__ = [
     "DATASETS",

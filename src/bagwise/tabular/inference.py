@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bagwise.tables.values import ARROW_ERRORS, cleaned, parsed
+from bagwise.tabular.values import ARROW_ERRORS, cleaned, parsed
 
 _TRUTH = ("true", "false", "0", "1")  # yes, no, t, f ... may as well be names
 

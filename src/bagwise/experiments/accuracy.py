@@ -12,10 +12,10 @@ from html import escape
 import numpy as np
 from scipy.stats import ttest_rel
 
+from bagwise.experiments.appearance import METHOD_NAMES
 from bagwise.experiments.run import RunResult, without_copies
 from bagwise.experiments.settings import PROPOSED
 from bagwise.experiments.variants import row_names
-from bagwise.plotting import METHOD_NAMES
 from bagwise.training import Row
 
 LEVEL = 0.05

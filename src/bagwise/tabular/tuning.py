@@ -16,10 +16,10 @@ from scipy.ndimage import uniform_filter1d
 from bagwise.bags import Bags, IntArray
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
-from bagwise.evaluation import predict_logits
-from bagwise.progress import TaskProgress
-from bagwise.tables.workspace import Workspace
+from bagwise.tabular.workspace import Workspace
 from bagwise.training import DivergedError
+from bagwise.training.evaluation import predict_logits
+from bagwise.training.progress import TaskProgress
 
 RATES = {"linear": (1e-3, 3e-3, 1e-2, 3e-2), "mlp": (3e-4, 1e-3, 3e-3)}
 FOLDS = 5

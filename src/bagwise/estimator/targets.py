@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray, rounding_slack
-from bagwise.proportions import Proportions, read_proportions
+from bagwise.estimator.proportions import Proportions, read_proportions
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def bag_targets(
 
     Args:
         bag_ids: (N,) the bag of each row, integers or strings, in any order.
-        proportions: what is known of each bag, see `bagwise.proportions.Proportions`.
+        proportions: what is known of each bag, see `bagwise.estimator.proportions.Proportions`.
         classes: the classes to expect, where a model already knows them.
 
     >>> targets = bag_targets(["b", "a", "b"], {"a": {"no": 1}, "b": {"no": 1, "yes": 1}})

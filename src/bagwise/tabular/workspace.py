@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from bagwise.archive import refuse_other_things
-from bagwise.checkpoint import load_tensors, save_tensors
+from bagwise.storage.files import load_tensors, save_tensors
+from bagwise.storage.model_folder import refuse_other_things
 
 _RESULT = "result"
 
