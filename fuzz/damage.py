@@ -160,7 +160,8 @@ def _safetensors(content: bytes, rng: Random) -> bytes:
         tensors[name] = tensor[:0] if tensor.dim() else tensor.repeat(2)
     else:
         facts = _edit(facts, rng)
-    if way == 4 or rng.random() < 0.3:  # with the digests of before, which tell
+    # With the digests of before: where only they tell, which is so for what a method keeps.
+    if way == 4 or name.startswith("method.") or rng.random() < 0.3:
         return save(tensors, metadata=metadata | {"bagwise": json.dumps(facts)})
     with TemporaryDirectory() as folder:
         path = Path(folder) / "x"

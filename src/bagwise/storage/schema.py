@@ -48,6 +48,8 @@ def whole(low: int = 0, high: int = 2**53) -> Check:
 def number(low: float = -LARGE, high: float = LARGE, within: bool = False) -> Check:
     """A number from low to high, both included unless it must lie `within`; never NaN.
 
+    What is infinite is allowed only as one of the two.
+
     >>> number(0, 1)(float("nan"), "history[2].val_accuracy")
     Traceback (most recent call last):
     ValueError: history[2].val_accuracy is nan; a number from 0 to 1 is expected.
@@ -56,6 +58,8 @@ def number(low: float = -LARGE, high: float = LARGE, within: bool = False) -> Ch
 
     def check(value: Any, place: str) -> None:
         there = type(value) in (int, float) and low <= value <= high
+        if there and value not in (low, high):
+            there = abs(value) <= LARGE  # an integer may be too large for a float
         if not there or (within and value in (low, high)):
             raise wrong(value, place, kind.format(low, high))
 
