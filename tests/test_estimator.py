@@ -124,7 +124,7 @@ def test_images_are_standardised_by_channel() -> None:
 
 
 def test_a_validation_set_may_consist_of_bags_alone() -> None:
-    model = quick(lr=0.05).fit(
+    model = quick(lr=0.05, model="linear").fit(
         X[:100], y[:100] // 2, {0: [50, 50, 0]}, validation=(X, BAGS, COUNTS)
     )
     assert "val_bag_loss" in model.history_[0]
