@@ -225,8 +225,20 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
         small_run("cc", tmp_path, epochs=1, lr=0.01)
     with pytest.raises(ValueError, match="method was 'cc' and is now 'rc'"):
         small_run("rc", tmp_path, epochs=1)
-    with pytest.raises(ValueError, match="batch_bags was 1 and is now 2"):
+    with pytest.raises(ValueError, match="another run: batch_bags was None and is now 2"):
         small_run("cc", tmp_path, epochs=1, batch_bags=2)
+    small_run("cc", tmp_path / "several", epochs=1, batch_bags=2)
+    with pytest.raises(ValueError, match=r"another run: .*'batch_bags': 2"):
+        small_run("cc", tmp_path / "several", epochs=1)
+
+
+def test_checkpoints_that_know_nothing_of_batch_bags_stay_good(tmp_path: Path) -> None:
+    small_run("cc", tmp_path, epochs=1)
+    _, facts = load_tensors(tmp_path / CHECKPOINT)
+    assert set(facts["identity"]["options"]) == {
+        "lr", "weight_decay", "batch_instances", "schedule", "average", "clip", "select",
+        "patience", "seed",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 100, None])

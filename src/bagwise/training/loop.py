@@ -270,6 +270,8 @@ def _identity(
     settings = asdict(options)
     if options.schedule == "constant":
         del settings["epochs"]  # a run may be made longer
+    if options.batch_bags == 1:
+        del settings["batch_bags"]  # checkpoints from before there was a choice stay good
     return {
         "method": method.name or type(method).__name__,
         "method options": {name: repr(value) for name, value in method.settings().items()},
