@@ -1,13 +1,18 @@
 """Learning from label proportions: classify instances when labels are known only per bag."""
 
-from bagwise.bags import Bags
-from bagwise.data import BagData
-from bagwise.estimator import LLPClassifier
-from bagwise.estimator.selection import BagKFold, bag_scorer
-from bagwise.losses import cc_loss, dllp_loss, llpfc_loss, ot_loss, pll_loss, rc_loss
-from bagwise.posterior import Posterior, bag_posterior, most_probable_labeling
-from bagwise.tabular import read_bags
-from bagwise.training import TrainingOptions, train
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bagwise.bags import Bags
+    from bagwise.data import BagData
+    from bagwise.estimator import BagKFold, LLPClassifier, bag_scorer
+    from bagwise.losses import cc_loss, dllp_loss, llpfc_loss, ot_loss, pll_loss, rc_loss
+    from bagwise.posterior import Posterior, bag_posterior, most_probable_labeling
+    from bagwise.tabular import read_bags
+    from bagwise.training import TrainingOptions, train
 
 __all__ = [
     "BagData",
@@ -29,3 +34,28 @@ __all__ = [
     "train",
 ]
 __version__ = "0.1.0"
+
+# Where the names come from; each room is imported when one of its names is first used, so that
+# `import bagwise` and `bagwise --help` need not wait for all of them.
+_ROOMS = {
+    "bags": ("Bags",),
+    "data": ("BagData",),
+    "estimator": ("BagKFold", "LLPClassifier", "bag_scorer"),
+    "losses": ("cc_loss", "dllp_loss", "llpfc_loss", "ot_loss", "pll_loss", "rc_loss"),
+    "posterior": ("Posterior", "bag_posterior", "most_probable_labeling"),
+    "tabular": ("read_bags",),
+    "training": ("TrainingOptions", "train"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for room, names in _ROOMS.items():
+        if name in names:
+            value = getattr(import_module(f"bagwise.{room}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module 'bagwise' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 
 from bagwise import __version__
-from bagwise.training import DivergedError
 
 app = typer.Typer(
     help="Learning from label proportions: classify instances when labels are known only per bag.",
@@ -24,7 +23,8 @@ console = Console(markup=False)  # names from files may have brackets in them
 
 TABLES = "From a table to predictions"
 EXPERIMENTS = "The paper's experiments"
-GOES_ON = "Stopped; the same command goes on from here."
+_debug = False
+GOES_ON = "Stopped. What is done is kept; the same command goes on from there."
 
 
 @contextmanager
@@ -40,12 +40,21 @@ def user_errors(stopped: str = "Stopped.") -> Iterator[None]:
             yield
         for warning in noted:
             typer.echo(f"Note: {warning.message}", err=True)
-    except (ValueError, OSError, DivergedError) as error:
+    except Exception as error:
+        if _debug or not isinstance(error, _mistakes()):
+            raise
         typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
         typer.echo(stopped, err=True)
         raise typer.Exit(130) from None  # as the shell has it
+
+
+def _mistakes() -> tuple[type[Exception], ...]:
+    """What a user can cause. Training is imported now, and not for every `--help`."""
+    from bagwise.training import DivergedError
+
+    return ValueError, OSError, DivergedError
 
 
 def _version(wanted: bool) -> None:
@@ -59,5 +68,8 @@ def main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error arose.")] = False,
 ) -> None:
     """Options of every command."""
+    global _debug
+    _debug = debug

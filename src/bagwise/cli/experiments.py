@@ -5,21 +5,15 @@ from __future__ import annotations
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from bagwise.cli.app import EXPERIMENTS, GOES_ON, app, console, user_errors
-from bagwise.experiments.accuracy import Block, collect, key, render
-from bagwise.experiments.datasets import DATASETS, SOURCES, find, folders
-from bagwise.experiments.export import export_runs, read_runs
-from bagwise.experiments.figures import draw_figures
-from bagwise.experiments.ray_backend import ray_backend
-from bagwise.experiments.run import RunResult, execute
-from bagwise.experiments.settings import RunSettings
-from bagwise.experiments.sweep import local_backend, run_sweep
-from bagwise.experiments.sweep_file import read_sweep
+
+if TYPE_CHECKING:
+    from bagwise.experiments.accuracy import Block
+    from bagwise.experiments.run import RunResult
 
 DataDir = Annotated[
     Path | None,
@@ -50,6 +44,10 @@ class TableFormat(StrEnum):
 @app.command(rich_help_panel=EXPERIMENTS)
 def datasets(data_dir: DataDir = None) -> None:
     """Show which data sets are on this machine, and where."""
+    from rich.table import Table
+
+    from bagwise.experiments.datasets import DATASETS, SOURCES, find, folders
+
     table = Table()
     for column in ("data set", "state", "where"):
         table.add_column(column, overflow="fold")
@@ -68,7 +66,7 @@ def datasets(data_dir: DataDir = None) -> None:
 
 @app.command(rich_help_panel=EXPERIMENTS)
 def train(
-    dataset: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")],
+    dataset: Annotated[str, typer.Option(help="digits, mnist, fashion-mnist, kmnist or cifar10.")],
     out: Annotated[Path, typer.Option(help="Folder for the result and the model.")],
     model: Annotated[str, typer.Option(help="linear, mlp, convnet or resnet32.")] = "mlp",
     method: Annotated[
@@ -89,6 +87,11 @@ def train(
 
     A run that was stopped goes on where it was when the same command is given again.
     """
+    from rich.table import Table
+
+    from bagwise.experiments.run import execute
+    from bagwise.experiments.settings import RunSettings
+
     with user_errors(GOES_ON):
         settings = RunSettings(
             dataset,
@@ -132,6 +135,10 @@ def sweep(
     data_dir: DataDir = None,
 ) -> None:
     """Do all runs of a sweep; those that are done are skipped, those that were stopped go on."""
+    from bagwise.experiments.ray_backend import ray_backend
+    from bagwise.experiments.sweep import local_backend, run_sweep
+    from bagwise.experiments.sweep_file import read_sweep
+
     with user_errors(GOES_ON):
         plan = read_sweep(file)
         place = None if data_dir is None else str(data_dir)
@@ -161,6 +168,8 @@ def table(
     The best of a column is marked. A filled circle says that the best proposed method is
     significantly better than this baseline, an empty one that it is worse (paired t-test, 5 %).
     """
+    from bagwise.experiments.accuracy import key, render
+
     with user_errors():
         shown = [render(block, format.value, paper) for block in _blocks(runs, select)]
     for text in shown:
@@ -178,6 +187,8 @@ def figures(
     ] = Selection.accuracy,
 ) -> None:
     """Draw the paper's figures from runs: training, weights and test accuracy by epoch."""
+    from bagwise.experiments.figures import draw_figures
+
     with user_errors():
         for path in draw_figures(_blocks(runs, select), out):
             typer.echo(path)
@@ -192,17 +203,23 @@ def export(
 
     runs.csv: settings, chosen epochs, accuracies, seconds and versions; epochs.csv: the histories.
     """
+    from bagwise.experiments.export import export_runs
+
     with user_errors():
         for path in export_runs(read_some(runs), out):
             typer.echo(path)
 
 
 def _blocks(runs: Path, select: Selection) -> list[Block]:
+    from bagwise.experiments.accuracy import collect
+
     return collect(read_some(runs), select.value)
 
 
 def read_some(runs: Path) -> list[RunResult]:
     """The results below a folder; none is an error."""
+    from bagwise.experiments.export import read_runs
+
     results = read_runs(runs)
     if not results:
         raise ValueError(f"there is no result below {runs}; give the --out folder of a sweep.")

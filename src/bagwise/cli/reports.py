@@ -8,11 +8,6 @@ from typing import Annotated
 import typer
 
 from bagwise.cli.app import TABLES, app, user_errors
-from bagwise.cli.experiments import read_some
-from bagwise.reports import model_report, sweep_report
-from bagwise.storage.files import write_atomically
-from bagwise.storage.model_folder import CONFIG, FIT
-from bagwise.tabular.model import TableModel
 
 
 @app.command(rich_help_panel=TABLES)
@@ -27,6 +22,12 @@ def report(
     Of a model: learning curves, predicted and true proportions of held-out bags, calibration, the
     most surprising bags, and the command to do it again. Of runs: their tables and figures.
     """
+    from bagwise.cli.experiments import read_some
+    from bagwise.reports import model_report, sweep_report
+    from bagwise.storage.files import write_atomically
+    from bagwise.storage.model_folder import CONFIG, FIT
+    from bagwise.tabular.model import TableModel
+
     with user_errors():
         if not folder.is_dir():
             raise ValueError(f"there is no folder {folder}; give a model or the runs of a sweep.")

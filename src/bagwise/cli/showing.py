@@ -1,0 +1,119 @@
+"""What the commands for tables print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from bagwise.cli.app import console
+from bagwise.tabular.columns import Surprises
+from bagwise.tabular.model import TableModel
+from bagwise.tabular.scoring import Scores
+
+MOST_SHOWN = 15  # classes in a square table of confusions
+
+
+def show_fit(fitted: TableModel) -> None:
+    """What was learnt from, what was chosen, and how well held-out bags are fitted."""
+    data, held_out = fitted.facts["data"], fitted.facts["held_out"]
+    settings, sizes = fitted.facts["settings"], fitted.facts["data"]["sizes"]
+    facts = Table(show_header=False)
+    facts.add_column(style="bold")
+    facts.add_column(overflow="fold")
+    facts.add_row("instances", f"{data['rows_used']:,} of {data['rows']:,} rows")
+    facts.add_row(
+        "bags",
+        f"{data['n_bags']:,}, of {sizes['smallest']:,} to {sizes['largest']:,} rows "
+        f"(median {sizes['median']:,.0f})",
+    )
+    if data["bags_left_out"]:
+        names = ", ".join(data["bags_left_out_names"][:8])
+        facts.add_row("bags left out", f"{data['bags_left_out']:,}: {names}")
+    if data["rounding"] > 0:
+        facts.add_row(
+            "rounding", f"turns proportions into counts; off by up to {data['rounding']:.2%}"
+        )
+    facts.add_row("features", f"{data['n_features']} from {len(fitted.columns.columns)} columns")
+    for name, why in fitted.columns.left_out.items():
+        facts.add_row("", f"{name} is left out: {why}")
+    facts.add_row(
+        "model",
+        f"{settings['model']}, {settings['method']}, learning rate {settings['lr']:g}, "
+        f"{settings['epochs']} epochs ({fitted.facts['seconds']:.0f} s in all)",
+    )
+    facts.add_row(
+        "held-out bags",
+        f"log-likelihood per row {held_out['log_likelihood']:.4f}; "
+        f"with every class's overall share {held_out['baseline']:.4f}",
+    )
+    console.print(facts)
+    table = Table(title="Held-out bags: predicted and true proportions")
+    table.add_column("class")
+    for name in ("overall share", "mean difference", "correlation"):
+        table.add_column(name, justify="right")
+    for c, name in enumerate(data["classes"]):
+        table.add_row(
+            name,
+            f"{data['shares'][c]:.1%}",
+            f"{held_out['error'][c]:.1%}",
+            "-" if held_out["correlation"][c] is None else f"{held_out['correlation'][c]:.2f}",
+        )
+    console.print(table)
+    if held_out["log_likelihood"] <= held_out["baseline"]:
+        console.print(
+            "The model does not do better than the overall shares: the features say little about "
+            "the classes, or there are too few bags, or the bags are too much alike."
+        )
+
+
+def show_written(rows: int, out: Path, surprises: Surprises) -> None:
+    """How many rows are where."""
+    show_surprises(surprises)
+    console.print(f"{rows:,} rows are in {out}", soft_wrap=True)
+
+
+def show_surprises(surprises: Surprises) -> None:
+    """What rows had that the training rows had not."""
+    for line in surprises.lines():
+        console.print(f"Note: {line}", soft_wrap=True, highlight=False)
+
+
+def show_scores(scores: Scores) -> None:
+    """Accuracy, classes and confusions."""
+    console.print(
+        f"{scores.n:,} rows: accuracy {scores.accuracy:.2%}, log loss {scores.log_loss:.4f}, "
+        f"expected calibration error {scores.calibration_error:.4f}"
+    )
+    table = Table(title="Classes")
+    table.add_column("class")
+    for name in ("rows", "precision", "recall", "F1"):
+        table.add_column(name, justify="right")
+    numbers = (scores.support, scores.precision, scores.recall, scores.f1)
+    for name, support, *shares in zip(scores.classes, *numbers, strict=True):
+        table.add_row(name, f"{support:,}", *(f"{share:.1%}" for share in shares))
+    console.print(table)
+    if len(scores.classes) > MOST_SHOWN:
+        _show_confusions(scores)
+        return
+    confusion = Table(title="Rows by true (down) and predicted class (across)")
+    confusion.add_column("")
+    for name in scores.classes:
+        confusion.add_column(name, justify="right")
+    for name, row in zip(scores.classes, scores.confusion.tolist(), strict=True):
+        confusion.add_row(name, *(f"{n:,}" for n in row))
+    console.print(confusion)
+
+
+def _show_confusions(scores: Scores) -> None:
+    """The most frequent mistakes, where there are too many classes for a square table."""
+    mistakes = scores.confusion - np.diag(np.diag(scores.confusion))
+    table = Table(title="Most frequent confusions")
+    for name in ("true", "predicted", "rows"):
+        table.add_column(name, justify="right" if name == "rows" else "left")
+    for place in np.argsort(-mistakes, axis=None, kind="stable")[:MOST_SHOWN]:
+        true, predicted = np.unravel_index(place, mistakes.shape)
+        if n := mistakes[true, predicted]:
+            table.add_row(scores.classes[true], scores.classes[predicted], f"{n:,}")
+    console.print(table)

@@ -1,0 +1,75 @@
+"""What all commands share: start-up, help, mistakes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import bagwise
+from bagwise.cli import app
+from bagwise.experiments.datasets import DATASETS
+from bagwise.methods import METHODS
+from bagwise.networks import MODELS
+from bagwise.posterior import ENGINES
+
+HEAVY = ("torch", "numba", "numpy", "sklearn", "scipy", "pyarrow", "matplotlib", "ray", "pooch")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["predict", "--help"], ["--version"]])
+def test_help_needs_none_of_the_large_libraries(arguments: list[str]) -> None:
+    code = f"""
+import sys
+from bagwise.cli import app
+try:
+    app({arguments!r}, prog_name="bagwise")
+except SystemExit:
+    pass
+print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout
+    assert done.stderr.strip() == "[]"
+
+
+def test_every_public_name_is_found_when_it_is_first_used() -> None:
+    code = """
+import sys, bagwise
+assert "torch" not in sys.modules
+assert set(bagwise.__all__) <= set(dir(bagwise))
+for name in bagwise.__all__:
+    assert getattr(bagwise, name).__name__ == name, name
+from bagwise import *
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        bagwise.nothing  # noqa: B018
+    with pytest.raises(ImportError):
+        from bagwise import nothing  # noqa: F401
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [("train", [*DATASETS, *METHODS, *MODELS]), ("fit", [*ENGINES, *METHODS])],
+)
+def test_help_lists_the_built_in_names(command: str, names: list[str]) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "300"}).output
+    own = {name for name in METHODS if METHODS[name].__module__.startswith("bagwise.")}
+    for name in names:
+        if name in METHODS and (name not in own or (command, name) == ("fit", "supervised")):
+            continue
+        assert name in shown, name
+
+
+def test_a_mistake_is_one_line_and_with_debug_a_traceback(tmp_path: Path) -> None:
+    arguments = ["table", str(tmp_path / "nothing")]
+    short = CliRunner().invoke(app, arguments)
+    assert short.exit_code == 2
+    assert short.output.startswith("Error: there is no result below ")
+    assert short.output.count("\n") == 1
+    long = CliRunner().invoke(app, ["--debug", *arguments])
+    assert isinstance(long.exception, ValueError)
+    assert isinstance(CliRunner().invoke(app, arguments).exception, SystemExit)
