@@ -209,8 +209,8 @@ def test_parameters_may_be_numpys(tmp_path: Path) -> None:
 
 def test_an_engine_is_used_or_refused_but_never_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     made = quick(method="rc", engine="bethe")._new_method()
-    assert made.settings()["engine"] == "bethe"
-    assert quick(method=CC(engine="exact"))._new_method().settings()["engine"] == "exact"
+    assert made.get_params()["engine"] == "bethe"
+    assert quick(method=CC(engine="exact"))._new_method().get_params()["engine"] == "exact"
     for method in (CC(), OT()):
         with pytest.raises(ValueError, match=r"engine is 'exact'.*its own settings"):
             quick(method=method, engine="exact").fit(X, BAGS, COUNTS)
@@ -223,8 +223,8 @@ def test_an_engine_is_used_or_refused_but_never_ignored(monkeypatch: pytest.Monk
             super().__init__(engine)
 
     monkeypatch.setitem(METHODS, "own", Own)
-    assert quick(method="own")._new_method().settings() == {"engine": "bethe"}
-    assert quick(method="own", engine="exact")._new_method().settings() == {"engine": "exact"}
+    assert quick(method="own")._new_method().get_params() == {"engine": "bethe"}
+    assert quick(method="own", engine="exact")._new_method().get_params() == {"engine": "exact"}
 
 
 def test_it_can_be_cloned_pickled_and_searched(fitted: LLPClassifier, tmp_path: Path) -> None:

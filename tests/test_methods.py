@@ -30,7 +30,7 @@ def test_every_method_of_the_paper_is_found_by_name() -> None:
 def test_unknown_names_and_options_say_what_there_is() -> None:
     with pytest.raises(ValueError, match=r"'ccc'; choose one of cc, .*rc, .*pll"):
         make_method("ccc")
-    with pytest.raises(TypeError, match=r"'ot'.*temperature"):
+    with pytest.raises(ValueError, match=r"'ot'.*temperature"):
         make_method("ot", temperature=3)
 
 
@@ -174,14 +174,14 @@ def test_an_argument_that_is_not_kept_is_named_before_training(
     with pytest.raises(TypeError, match=mistake):
         make_method(_Scaled())
     with pytest.raises(TypeError, match=mistake):
-        _Scaled().settings()
+        _Scaled().get_params()
 
 
 def test_the_settings_of_every_method_make_it_again() -> None:
     for name in METHODS:
-        settings = make_method(name).settings()
-        assert make_method(name, **settings).settings() == settings
-    assert make_method("cc", engine="bethe", iterations=7).settings() == {
+        settings = make_method(name).get_params()
+        assert make_method(name, **settings).get_params() == settings
+    assert make_method("cc", engine="bethe", iterations=7).get_params() == {
         "engine": "bethe",
         "iterations": 7,
     }
@@ -258,3 +258,14 @@ def _from_writable(array: npt.NDArray[Any], make: Any = torch.from_numpy) -> tor
     assert array.flags.writeable  # PyTorch warns only once a process, which no test can rely on
     tensor: torch.Tensor = make(array)
     return tensor
+
+
+def test_options_are_read_and_set_as_in_scikit_learn() -> None:
+    method = make_method("ot", epsilon=0.5)
+    assert method.get_params() == {"epsilon": 0.5, "iterations": 75}
+    assert method.set_params(iterations=9) is method
+    assert method.get_params() == {"epsilon": 0.5, "iterations": 9}
+    with pytest.raises(ValueError, match="'ot' has no option 'eps'; it has epsilon, iterations"):
+        method.set_params(eps=1)
+    with pytest.raises(ValueError, match="'dllp' has no option 'eps'; it has none"):
+        make_method("dllp", eps=1)

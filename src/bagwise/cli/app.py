@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -48,6 +49,27 @@ def user_errors(stopped: str = "Stopped.") -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo(stopped, err=True)
         raise typer.Exit(130) from None  # as the shell has it
+
+
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="An option of the method; may be repeated."),
+]
+
+
+def options_of(settings: list[str] | None) -> dict[str, Any]:
+    """Options from NAME=VALUE; a value is a number, true, false or null, and text otherwise."""
+    found: dict[str, Any] = {}
+    for setting in settings or []:
+        name, equals, text = setting.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"--set is {setting!r}; NAME=VALUE is expected, epsilon=0.5 for one.")
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = text
+        found[name.strip()] = text if isinstance(value, dict | list) else value
+    return found
 
 
 def _mistakes() -> tuple[type[Exception], ...]:

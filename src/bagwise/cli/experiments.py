@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bagwise.cli.app import EXPERIMENTS, GOES_ON, app, console, user_errors
+from bagwise.cli.app import EXPERIMENTS, GOES_ON, Options, app, console, options_of, user_errors
 
 if TYPE_CHECKING:
     from bagwise.experiments.accuracy import Block
@@ -77,6 +77,7 @@ def train(
     epochs: Annotated[int, typer.Option(help="Passes over the training bags.")] = 30,
     seed: Annotated[int, typer.Option(help="Of the bags, the model and the batches.")] = 0,
     engine: Annotated[str, typer.Option(help="Of rc and cc: auto, exact or bethe.")] = "auto",
+    set_: Options = None,
     schedule: Annotated[str, typer.Option(help="constant or one_cycle.")] = "constant",
     average: Annotated[
         float | None, typer.Option(help="Decay of averaged weights, for instance 0.998.")
@@ -104,6 +105,7 @@ def train(
             engine,
             schedule,  # type: ignore[arg-type]  # checked there
             average,
+            method_options=options_of(set_),  # type: ignore[arg-type]  # pairs are made of it
         )
         out.mkdir(parents=True, exist_ok=True)
         place = None if data_dir is None else str(data_dir)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from bagwise.cli.app import GOES_ON, TABLES, app, console, user_errors
+from bagwise.cli.app import GOES_ON, TABLES, Options, app, console, options_of, user_errors
 
 
 class LabelsAre(StrEnum):
@@ -90,6 +90,7 @@ def fit(
     engine: Annotated[
         str, typer.Option(help="Of rc and cc: auto, exact, bethe, multinomial, transport.")
     ] = "auto",
+    set_: Options = None,
     lr: Annotated[
         float | None, typer.Option(help="Learning rate; if not given, chosen on held-out bags.")
     ] = None,
@@ -122,6 +123,7 @@ def fit(
             skip_unmatched=skip_unmatched,
             method=method,
             engine=engine,
+            method_options=options_of(set_),
             model=model,
             lr=lr,
             epochs=epochs,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from inspect import signature
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +28,7 @@ from bagwise.estimator.mixups import (
 )
 from bagwise.estimator.proportions import Proportions
 from bagwise.estimator.targets import BagTargets, bag_targets, label_targets
-from bagwise.methods import METHODS, Method, make_method
+from bagwise.methods import METHODS, Method, make_method, takes
 from bagwise.networks import Factory, Standardize, make_model
 from bagwise.posterior import ENGINES, bag_posterior, most_probable_labeling
 from bagwise.storage import model_folder as archive
@@ -51,6 +50,7 @@ _ROWS: dict[str, Any] = {
     "dtype": [np.float32, np.float64],
 }
 
+_METHOD = "method__"  # before an option of the method
 MANY_BAGS = 50  # enough that a tenth of them can choose an epoch
 
 
@@ -79,6 +79,8 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: where the model computes.
         random_state: seed of everything random.
         verbose: show a progress bar, on a terminal.
+        **method_options: options of the method, `method__epsilon=0.5` for instance; they are
+            parameters like the others, for `clone` and for grid searches too.
 
     Attributes:
         classes_: (C,) class labels.
@@ -114,6 +116,7 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
+        **method_options: Any,
     ) -> None:
         self.method = method
         self.model = model
@@ -131,6 +134,31 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        for name, value in method_options.items():
+            if not name.startswith(_METHOD):
+                raise TypeError(
+                    f"LLPClassifier has no parameter {name!r}; options of the method are given "
+                    f"with {_METHOD} before their name, for instance method__epsilon."
+                )
+            setattr(self, name, value)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters, those of the method (`method__...`) included."""
+        params: dict[str, Any] = super().get_params(deep)
+        return params | {_METHOD + name: value for name, value in self._method_options().items()}
+
+    def set_params(self, **params: Any) -> LLPClassifier:
+        """Change parameters; `method__epsilon=0.5` is the option epsilon of the method."""
+        if not isinstance(params.get("method", self.method), Method):
+            for name in [name for name in params if name.startswith(_METHOD)]:
+                setattr(self, name, params.pop(name))
+        super().set_params(**params)
+        return self
+
+    def _method_options(self) -> dict[str, Any]:
+        """The options that are set here, without the prefix."""
+        own = ((name, value) for name, value in vars(self).items() if name.startswith(_METHOD))
+        return {name.removeprefix(_METHOD): value for name, value in own}
 
     def fit(
         self,
@@ -326,21 +354,28 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 'method="supervised" is what fit(X, y) without proportions does; '
                 "choose a bag method, for instance cc."
             )
-        method = make_method(self.method)
-        if self.engine == "auto":
-            return copy.deepcopy(method)
-        if method is self.method:
-            raise ValueError(
-                f"engine is {self.engine!r}, but method is a {type(method).__name__} that has "
-                'its own settings; give the engine to it, for instance CC(engine="exact").'
-            )
-        takers = [name for name, cls in METHODS.items() if "engine" in signature(cls).parameters]
-        if self.method not in takers:
+        options = self._method_options()
+        if self.engine != "auto":
+            if "engine" in options:
+                raise ValueError("engine and method__engine are both given; give one of them.")
+            options["engine"] = self.engine
+        if isinstance(self.method, Method):
+            if options:
+                name = next(iter(options))
+                raise ValueError(
+                    f"{name} is {options[name]!r}, but method is a {type(self.method).__name__} "
+                    f"that has its own settings; give it to that, for instance "
+                    f"{type(self.method).__name__}({name}={options[name]!r})."
+                )
+            return copy.deepcopy(make_method(self.method))
+        make_method(self.method)  # an unknown name comes first
+        if self.engine != "auto" and not takes(self.method, "engine"):
+            takers = [name for name in METHODS if takes(name, "engine")]
             raise ValueError(
                 f"engine is {self.engine!r}, but the method {self.method!r} takes none; "
                 f"{', '.join(takers)} do. Leave engine at 'auto'."
             )
-        return make_method(self.method, engine=self.engine)
+        return make_method(self.method, **options)
 
     def _new_model(self, inputs: torch.Tensor) -> nn.Module:
         """An untrained model for these training inputs, preceded by their standardisation."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, asdict, fields
@@ -43,7 +44,10 @@ def export_runs(results: list[RunResult], folder: Path) -> list[Path]:
             key: repr(value) if isinstance(value, float) else value
             for key, value in asdict(result.settings).items()
         }
+        options = settings.pop("method_options")
         row: dict[str, Any] = {"run": name, **settings}
+        if options:
+            row["method_options"] = json.dumps(dict(result.settings.method_options))
         for select in ("accuracy", "bag_loss"):
             best = result.best_row(select)
             row[f"epoch_by_{select}"] = int(best["epoch"])
@@ -129,8 +133,17 @@ def _settings(row: dict[str, str]) -> RunSettings:
     return settings
 
 
+def _options(text: str) -> Any:
+    try:
+        return json.loads(text or "{}")
+    except RecursionError as error:
+        raise ValueError("method_options is nested too deeply.") from error
+
+
 def _value(name: str, text: str) -> Any:
     """A setting from its text: a number where the settings have one, nothing where it is empty."""
+    if name == "method_options":
+        return _options(text)
     kinds = get_args(_KINDS[name]) or (_KINDS[name],)
     if not text and type(None) in kinds:
         return None

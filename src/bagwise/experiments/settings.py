@@ -8,10 +8,19 @@ from dataclasses import KW_ONLY, MISSING, InitVar, asdict, dataclass, fields
 from typing import Any, Literal
 
 from bagwise.experiments.datasets import DATASETS
-from bagwise.methods import METHODS, Method, make_method
+from bagwise.methods import METHODS, Method, make_method, takes
 from bagwise.networks import MODELS
 from bagwise.posterior import ENGINES
-from bagwise.storage.schema import LARGE, maybe, number, short_text, whole
+from bagwise.storage.schema import (
+    LARGE,
+    any_number,
+    maybe,
+    number,
+    record,
+    short_text,
+    whole,
+    wrong,
+)
 from bagwise.training import TrainingOptions
 
 PROPOSED = ("rc", "rc_approx", "cc", "cc_approx")
@@ -48,6 +57,7 @@ class RunSettings:
         average: decay of averaged weights, or None (the paper).
         batch_instances: instances in a batch.
         weight_decay: of Adam.
+        method_options: pairs of a name and a value, sorted; a mapping is taken too.
         check_names: whether data set, model, method and engine must be known here. To do a run they
             must; the settings of a run that was done elsewhere need not.
 
@@ -68,16 +78,18 @@ class RunSettings:
     average: float | None = None
     batch_instances: int = 256
     weight_decay: float = 1e-5
+    method_options: tuple[tuple[str, Any], ...] = ()
     _: KW_ONLY
     check_names: InitVar[bool] = True
 
     def __post_init__(self, check_names: bool) -> None:
         for field, check in _CHECKS.items():
             check(getattr(self, field), field)
+        object.__setattr__(self, "method_options", _pairs(self.method_options))
+        if self.method in METHODS and not takes(self.method, "engine"):
+            object.__setattr__(self, "engine", "-")
         if check_names:
             self.require_known()
-        if self.method not in ("rc", "cc"):
-            object.__setattr__(self, "engine", "-")
         if self.method == "supervised":
             object.__setattr__(self, "bag_size", 1)
         for field in ("lr", "weight_decay", "average"):  # 0 and 0.0 are one run, with one name
@@ -96,6 +108,8 @@ class RunSettings:
             if getattr(self, field) not in known:
                 given = getattr(self, field)
                 raise ValueError(f"{field} is {given!r}; choose one of {', '.join(known)}.")
+        if self.method_options:
+            self.new_method()  # knows its options
 
     def options(self) -> TrainingOptions:
         """The part of the settings that training knows about."""
@@ -110,17 +124,19 @@ class RunSettings:
         )
 
     def new_method(self) -> Method:
-        """The method; RC also records how far its weights are from the approximate ones."""
-        if self.method == "rc":
-            return make_method("rc", engine=self.engine, record_gap=True)
-        if self.method == "cc":
-            return make_method("cc", engine=self.engine)
-        return make_method(self.method)
+        """The method; it records how far its weights are from the approximate ones, if it can."""
+        options: dict[str, Any] = {} if self.engine == "-" else {"engine": self.engine}
+        if takes(self.method, "record_gap"):
+            options["record_gap"] = True
+        return make_method(self.method, **options | dict(self.method_options))
 
     @property
     def name(self) -> str:
         """A folder's name: readable, and different for different settings."""
-        digest = hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        settings = asdict(self)
+        if not self.method_options:  # runs of before there were any keep their names
+            del settings["method_options"]
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         return (
             f"{self.dataset}-{self.model}-{self.method}-K{self.bag_size}-lr{self.lr:g}"
             f"-e{self.epochs}-s{self.seed}-{digest[:8]}"
@@ -138,3 +154,20 @@ class RunSettings:
             if field.name not in settings and field.default is MISSING:
                 raise ValueError(f"{field.name} is missing.")
         return cls(**settings, check_names=check_names)
+
+
+def _pairs(options: Any) -> tuple[tuple[str, Any], ...]:
+    """Options of a method, sorted, from a mapping or from pairs as JSON has them."""
+    if isinstance(options, list | tuple):
+        if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in options):
+            raise wrong(options, "method_options", "a table of names and values")
+        options = {str(name): value for name, value in options}
+    record({}, others=_single)(options, "method_options")
+    return tuple(sorted(options.items()))
+
+
+def _single(value: Any, place: str) -> None:
+    if isinstance(value, str):
+        short_text(value, place)
+    elif not isinstance(value, bool | None):
+        any_number(value, place)

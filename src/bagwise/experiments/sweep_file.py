@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bagwise.experiments.settings import RunSettings
+from bagwise.methods import METHODS, takes
 from bagwise.storage.schema import anything, list_of, record, whole, wrong
 
 _AXES = {
@@ -105,12 +106,17 @@ def read_sweep(path: Path) -> Sweep:
 
         datasets = ["digits"]
         models = ["mlp"]
-        methods = ["cc", "dllp"]
+        methods = ["cc", "dllp", "ot"]
         bag_sizes = [8, 32]
         seeds = [0, 1, 2]
         lrs = [1e-4, 1e-3, 1e-2]
         epochs = 30
         select = "accuracy"          # or "bag_loss"
+
+        method.epsilon = [0.5, 1]    # options of methods: every value is tried
+
+        [method_options]             # and fixed ones
+        iterations = 50
 
         [pilot]                      # without it every learning rate is run in full
         epochs = 3
@@ -127,7 +133,7 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def _parse(content: dict[str, Any]) -> Sweep:
-    known = {*_AXES, *_SINGLE, "select", "pilot", "override"}
+    known = {*_AXES, *_SINGLE, "select", "pilot", "override", "method_options", "method"}
     if unknown := sorted(content.keys() - known):
         raise ValueError(
             f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(known))}."
@@ -144,11 +150,13 @@ def _parse(content: dict[str, Any]) -> Sweep:
     overrides = content.get("override", [])
     _OVERRIDES(overrides, "override")
     runs: dict[RunSettings, None] = {}
-    for values in itertools.product(*axes):
+    for *values, options in itertools.product(*axes, _method_options(content)):
         settings = {**common, **dict(zip(_AXES.values(), values, strict=True))}
         for override in overrides:
             settings.update(_applies(override, settings))
-        runs[RunSettings.from_dict(settings)] = None
+        # A sweep compares methods: each of them has those of the options that it knows.
+        known_options = {k: v for k, v in options.items() if _has(settings["method"], k)}
+        runs[RunSettings.from_dict(settings | {"method_options": known_options})] = None
     pilot = content.get("pilot")
     if pilot is not None:
         _PILOT(pilot, "[pilot]")
@@ -157,6 +165,26 @@ def _parse(content: dict[str, Any]) -> Sweep:
     if select not in _SELECT:
         raise wrong(select, "select", f"one of {', '.join(_SELECT)}")
     return Sweep(tuple(runs), pilot, select)
+
+
+def _method_options(content: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every combination of the methods' options: fixed ones, and lists of values to try."""
+    fixed, tried = content.get("method_options", {}), content.get("method", {})
+    record({}, others=anything)(fixed, "[method_options]")
+    record({}, others=list_of(anything, 1))(tried, "method")
+    for name in [*fixed, *tried]:
+        if not any(_has(method, name) for method in content["methods"]):
+            raise ValueError(
+                f"no method of this sweep has the option {name!r}: {', '.join(content['methods'])}."
+            )
+    return [
+        fixed | dict(zip(tried, values, strict=True))
+        for values in itertools.product(*tried.values())
+    ]
+
+
+def _has(method: Any, option: str) -> bool:
+    return isinstance(method, str) and method in METHODS and takes(method, option)
 
 
 def _applies(override: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:

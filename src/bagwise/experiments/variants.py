@@ -52,6 +52,8 @@ def _set(field: Field[Any], run: RunSettings) -> bool:
 
 def _named(field: Field[Any], run: RunSettings) -> str:
     value = getattr(run, field.name)
+    if field.name == "method_options":
+        return ", ".join(f"{name} {option}" for name, option in value)
     if value is None or value is False:
         return f"no {field.name}"
     if value is True:

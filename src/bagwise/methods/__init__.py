@@ -1,6 +1,6 @@
 """The methods, found by name: rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll, supervised."""
 
-from bagwise.methods.base import METHODS, Batch, Method, make_method, register
+from bagwise.methods.base import METHODS, Batch, Method, make_method, register, takes
 from bagwise.methods.direct import CC, DLLP, CCApprox, Supervised
 from bagwise.methods.llpfc import LLPFC
 from bagwise.methods.stored import OT, PLL, RC, RCApprox
@@ -20,4 +20,5 @@ __all__ = [
     "Supervised",
     "make_method",
     "register",
+    "takes",
 ]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 
@@ -47,8 +47,11 @@ class Method(ABC):
     def __init__(self) -> None:
         self.kept: dict[str, torch.Tensor] = {}
 
-    def settings(self) -> dict[str, Any]:
-        """The constructor's arguments, read from the attributes of the same names."""
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The options: the constructor's arguments, read from the attributes of the same names.
+
+        As in scikit-learn, also that `deep` has no meaning where nothing is nested.
+        """
         found: dict[str, Any] = {}
         for argument in inspect.signature(type(self)).parameters.values():
             if not hasattr(self, argument.name):
@@ -63,6 +66,12 @@ class Method(ABC):
             else:
                 found[argument.name] = value
         return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Change options; the method begins anew with them."""
+        _refuse_unknown(type(self), self.name or type(self).__name__, params)
+        self.__init__(**self.get_params() | params)  # type: ignore[misc]  # same class
+        return self
 
     def begin(self, data: BagData, device: torch.device) -> None:  # noqa: B027, optional hook
         """Prepare for training on `data`; called once, before the first epoch or a resumed one."""
@@ -144,6 +153,22 @@ def _check_class(cls: Any) -> None:
             )
 
 
+def takes(method: str, option: str) -> bool:
+    """Whether a method has an option of that name."""
+    return option in inspect.signature(METHODS[method]).parameters
+
+
+def _refuse_unknown(cls: type[Method], name: str, options: Iterable[str]) -> None:
+    arguments = inspect.signature(cls).parameters.values()
+    if any(argument.kind is argument.VAR_KEYWORD for argument in arguments):
+        return  # the engine's own, which it checks
+    known = [argument.name for argument in arguments]
+    for option in options:
+        if option not in known:
+            has = f"it has {', '.join(known)}" if known else "it has none"
+            raise ValueError(f"method {name!r} has no option {option!r}; {has}.")
+
+
 def make_method(method: Any, **options: Any) -> Method:
     """The method with that name, with its options; a `Method` is returned as it is.
 
@@ -160,11 +185,12 @@ def make_method(method: Any, **options: Any) -> Method:
             )
         made = method
     elif isinstance(method, str) and method in METHODS:
+        _refuse_unknown(METHODS[method], method, options)
         try:
             made = METHODS[method](**options)
         except TypeError as error:
             raise TypeError(f"method {method!r}: {error}") from None
     else:
         raise ValueError(f"method is {method!r}; choose one of {', '.join(METHODS)}.")
-    made.settings()  # an author's mistake shows now, not when hours of training are saved
+    made.get_params()  # an author's mistake shows now, not when hours of training are saved
     return made

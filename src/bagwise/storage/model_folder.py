@@ -162,7 +162,7 @@ def _plain_params(classifier: LLPClassifier) -> dict[str, Any]:
                 f"{type(method).__name__} has no name to find it by when the model is loaded; "
                 'put @register("name") before the class.'
             )
-        params["method"], options = method.name, method.settings()
+        params["method"], options = method.name, method.get_params()
     params["model"] = params["model"] if isinstance(params["model"], str) else None
     params["device"] = str(params["device"])
     if not isinstance(params["random_state"], int):
@@ -178,7 +178,8 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
             raise ValueError(f"{path} has no {name}; it is not a complete Bagwise model folder.")
     config = check_config(path / CONFIG, read_json(path / CONFIG, FORMAT))
     tensors, _ = load_tensors(path / TENSORS)
-    if unknown := config["params"].keys() - set(cls._get_param_names()):
+    known = {*cls._get_param_names(), *(n for n in config["params"] if n.startswith("method__"))}
+    if unknown := config["params"].keys() - known:
         raise ValueError(f"{path / CONFIG} has unknown parameters: {', '.join(sorted(unknown))}.")
     classifier = cls(**config["params"])
     if config["method_options"] is not None:

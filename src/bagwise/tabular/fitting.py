@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from bagwise.bags import IntArray
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
 from bagwise.estimator.targets import NumbersAre
+from bagwise.methods import make_method
 from bagwise.tabular.assessment import assess, surprising_bags
 from bagwise.tabular.bag_table import GatheredBags, gather
 from bagwise.tabular.labels import read_labels
@@ -48,6 +49,7 @@ def fit_table(
     skip_unmatched: bool = False,
     method: str = "cc",
     engine: str = "auto",
+    method_options: Mapping[str, Any] | None = None,
     model: str = "auto",
     lr: float | None = None,
     epochs: int | None = None,
@@ -73,6 +75,7 @@ def fit_table(
         skip_unmatched: leave out bags that only one of the files has.
         method: one of Bagwise's methods, supervised excepted.
         engine: how rc and cc compute posteriors.
+        method_options: other options of the method.
         model: "linear", "mlp", or "auto", the better one.
         lr: learning rate.
         epochs: passes over the bags.
@@ -102,6 +105,8 @@ def fit_table(
     source.forget()
     if len(table.bags) < 2:
         raise ValueError("there is only one bag; at least two with different counts are needed.")
+    options = dict(method_options or {})
+    make_method(method, **options)  # names an option that the method does not have
     base = LLPClassifier(
         method=method,
         engine=engine,
@@ -110,6 +115,7 @@ def fit_table(
         schedule="constant",
         standardize=False,
         random_state=seed,
+        **{f"method__{name}": value for name, value in options.items()},
     )
     splits = splits_of(table.bags, seed)
     names = class_array(table.classes)
@@ -117,7 +123,7 @@ def fit_table(
     identity = {
         "versions": [bagwise.__version__, torch.__version__],
         "candidates": candidates,
-        "settings": [method, engine, epochs, seed],
+        "settings": [method, engine, options, epochs, seed],
         "data": table.data.fingerprint(),
     }
     with Workspace(out, identity) as work:

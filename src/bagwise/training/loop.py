@@ -274,7 +274,7 @@ def _identity(
         del settings["batch_bags"]  # checkpoints from before there was a choice stay good
     return {
         "method": method.name or type(method).__name__,
-        "method options": {name: repr(value) for name, value in method.settings().items()},
+        "method options": {name: repr(value) for name, value in method.get_params().items()},
         "options": settings,
         "data": [None if part is None else part.fingerprint() for part in data],
         "model": {name: list(value.shape) for name, value in model.state_dict().items()},
