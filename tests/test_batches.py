@@ -34,7 +34,7 @@ def bags_of(*sizes: int, shape: tuple[int, ...] = (5,)) -> BagData:
 
 
 def test_no_bag_is_alone_in_a_batch_if_several_are_asked_for() -> None:
-    table = nn.Linear(5, 2)
+    table = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     assert set(batch_sizes(table, bags_of(*[300] * 17))) == {1}  # the paper's batches
     assert sorted(batch_sizes(table, bags_of(*[300] * 17), batch_bags=8)) == [8, 9]
     assert sorted(batch_sizes(table, bags_of(*[64] * 9), batch_bags=2)) == [4, 5]
@@ -46,11 +46,20 @@ def test_no_bag_is_alone_in_a_batch_if_several_are_asked_for() -> None:
     assert min(ragged) >= 8
 
 
+def test_a_model_without_batch_normalisation_takes_its_steps_by_instances() -> None:
+    data = bags_of(*[300] * 17)
+    assert batch_sizes(nn.Linear(5, 2), data, batch_bags=8) == [1] * 17
+    layer_norm = nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 2))
+    assert batch_sizes(layer_norm, data, batch_bags=8) == [1] * 17
+
+
 def test_memory_goes_before_the_number_of_bags(monkeypatch: pytest.MonkeyPatch) -> None:
     data = bags_of(*[100] * 12, shape=(2, 8, 8))
-    model = nn.Sequential(nn.Conv2d(2, 50, 3), nn.ReLU(), nn.Flatten(), nn.Linear(1800, 2))
+    model = nn.Sequential(
+        nn.Conv2d(2, 50, 3), nn.BatchNorm2d(50), nn.ReLU(), nn.Flatten(), nn.Linear(1800, 2)
+    )
     assert batch_sizes(model, data, batch_instances=50, batch_bags=6) == [6, 6]
-    a_row = 4 * (2 * 8 * 8 + 50 * 6 * 6)  # bytes of the input and of the hidden layer
+    a_row = 4 * (2 * 8 * 8 + 2 * 50 * 6 * 6)  # bytes of the input and of two hidden layers
     monkeypatch.setattr(bagwise.training.memory.instances_that_fit, "__defaults__", (250 * a_row,))
     assert batch_sizes(model, data, batch_instances=50, batch_bags=6) == [2] * 6
     assert batch_sizes(model, data, batch_instances=400, batch_bags=6) == [4] * 3

@@ -49,9 +49,11 @@ def test_digits_are_learnt_from_large_bags(K: int) -> None:
     assert LLPClassifier(**QUICK).fit(X, bags, counts).score(X_test, y_test) > 0.95
 
 
-def test_gaussians_are_learnt_from_large_bags() -> None:
+@pytest.mark.parametrize("options", [{}, {"model": "linear", "lr": 3e-2}])
+def test_gaussians_are_learnt_from_large_bags(options: dict[str, Any]) -> None:
     X, bags, counts, X_test, y_test = in_bags(*gaussians(7), K=300, B=40, seed=7)
-    assert LLPClassifier(**QUICK).fit(X, bags, counts).score(X_test, y_test) > 0.9
+    model = LLPClassifier(**QUICK | options).fit(X, bags, counts)
+    assert model.score(X_test, y_test) > 0.9
 
 
 @pytest.mark.parametrize(("B", "many"), [(2, False), (49, False), (50, True), (200, True)])

@@ -66,8 +66,8 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: learning rate of Adam.
         weight_decay: of Adam.
         batch_instances: instances in a batch of whole bags.
-        batch_bags: bags in a batch at least, where they have more instances than that too; see
-            `bagwise.TrainingOptions`.
+        batch_bags: bags in a batch at least, where the model has batch normalisation, also if they
+            have more instances than that; see `bagwise.TrainingOptions`.
         schedule: "one_cycle" or "constant" learning rate.
         average: decay of a moving average of the weights, or None.
         validation_fraction: share of the bags held out to choose the best epoch by their

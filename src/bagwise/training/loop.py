@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from bagwise.data import BagData
 from bagwise.methods import Batch, Method, make_method
@@ -95,7 +96,8 @@ def train(
         )
     model.to(device)
     inputs = data.inputs.to(device)
-    most = None if options.batch_bags == 1 else instances_that_fit(model, inputs)
+    bags = _bags_in_a_batch(model, len(data.bags), options)
+    most = instances_that_fit(model, inputs) if bags > 1 else None
     method.begin(data, device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(options.seed)
@@ -127,7 +129,7 @@ def train(
         with TrainingProgress(method.name, options.epochs, state.history, progress) as bar:
             while not _finished(state, options):
                 started = time.perf_counter()
-                row = _epoch(state, data, inputs, options, most, bar)
+                row = _epoch(state, data, inputs, options, bags, most, bar)
                 kept = state.average or model
                 _refuse_broken(kept, f"the last steps of epoch {row['epoch']}")
                 for name, part in (("val", validation), ("test", test)):
@@ -147,11 +149,20 @@ def train(
     return TrainingResult(model, state.history, state.best_epoch)
 
 
+def _bags_in_a_batch(model: nn.Module, n_bags: int, options: TrainingOptions) -> int:
+    """How many bags a batch holds at least."""
+    if not any(isinstance(module, _BatchNorm) for module in model.modules()):
+        return 1
+    # One batch an epoch would be too few steps: half of the bags are enough for one.
+    return min(options.batch_bags, max(n_bags // 2, 2))
+
+
 def _epoch(
     state: RunState,
     data: BagData,
     inputs: torch.Tensor,
     options: TrainingOptions,
+    bags: int,
     most: int | None,
     bar: TrainingProgress,
 ) -> Row:
@@ -161,8 +172,6 @@ def _epoch(
     method.begin_epoch(epoch, state.generator)
     loss_sum = 0.0
     correct = seen = 0
-    # One batch an epoch would be too few steps: half of the bags are enough for one.
-    bags = min(options.batch_bags, max(len(data.bags) // 2, 2))
     batches = method.batches(data, options.batch_instances, state.generator, bags, most)
     for number, batch in enumerate(batches, start=1):
         rate = options.lr * _schedule(options, (epoch - 1 + seen / len(data)) / options.epochs)

@@ -22,11 +22,11 @@ class TrainingOptions:
         weight_decay: of Adam.
         batch_instances: a batch holds whole bags up to this many instances; a larger bag is a batch
             of its own.
-        batch_bags: a batch holds at least this many bags, or half of all where those are fewer,
-            also beyond `batch_instances`, as far as memory allows: up to the instances that
-            `training.memory.instances_that_fit` counts. Batch normalisation of a lone bag takes
-            away what tells it from the others, and with it what its counts teach. 1 is the paper's
-            way.
+        batch_bags: where the model has batch normalisation, a batch holds at least this many bags,
+            or half of all if those are fewer, also beyond `batch_instances`, as far as memory
+            allows (`training.memory.instances_that_fit`): to normalise a lone bag is to take away
+            what tells it from the others, and with it what its counts teach. 1 is the paper's way.
+            Other models learn more from more steps.
         schedule: "constant", or "one_cycle": the rate rises over the first 30 % of the epochs and
             falls to nothing.
         average: decay of an exponential moving average of the weights, which is what is then
