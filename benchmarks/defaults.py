@@ -34,7 +34,7 @@ FEWEST, DRAWN = 10, 16  # bags that the data must fill, bags that are drawn wher
 
 
 def gaussians(rng: np.random.Generator) -> tuple[Array, Array]:
-    """Five classes in ten dimensions; the best possible accuracy is about 95 %."""
+    """Five classes in ten dimensions; the best possible accuracy is 89 %."""
     centres = 1.05 * np.random.default_rng(99).normal(size=(5, 10))
     y = rng.integers(5, size=3000)
     return centres[y] + rng.normal(size=(3000, 10)), y
