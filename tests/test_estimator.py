@@ -19,8 +19,9 @@ from sklearn.preprocessing import PowerTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagKFold, Bags, LLPClassifier, bag_scorer, most_probable_labeling
+from bagwise.estimator.method_of import new_method
 from bagwise.estimator.targets import bag_targets
-from bagwise.methods import CC, METHODS, OT
+from bagwise.methods import CC, METHODS, OT, Method
 
 X, y = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])
@@ -31,6 +32,10 @@ FRAME = pd.DataFrame(COUNTS, columns=NAMES)
 
 def quick(**options: Any) -> LLPClassifier:
     return LLPClassifier(**{"epochs": 30, "random_state": 0, **options})
+
+
+def made_by(classifier: LLPClassifier) -> Method:
+    return new_method(classifier.method, classifier.engine, classifier._method_options())
 
 
 @pytest.fixture(scope="module")
@@ -208,9 +213,9 @@ def test_parameters_may_be_numpys(tmp_path: Path) -> None:
 
 
 def test_an_engine_is_used_or_refused_but_never_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = quick(method="rc", engine="bethe")._new_method()
+    made = made_by(quick(method="rc", engine="bethe"))
     assert made.get_params()["engine"] == "bethe"
-    assert quick(method=CC(engine="exact"))._new_method().get_params()["engine"] == "exact"
+    assert made_by(quick(method=CC(engine="exact"))).get_params()["engine"] == "exact"
     for method in (CC(), OT()):
         with pytest.raises(ValueError, match=r"engine is 'exact'.*its own settings"):
             quick(method=method, engine="exact").fit(X, BAGS, COUNTS)
@@ -223,8 +228,8 @@ def test_an_engine_is_used_or_refused_but_never_ignored(monkeypatch: pytest.Monk
             super().__init__(engine)
 
     monkeypatch.setitem(METHODS, "own", Own)
-    assert quick(method="own")._new_method().get_params() == {"engine": "bethe"}
-    assert quick(method="own", engine="exact")._new_method().get_params() == {"engine": "exact"}
+    assert made_by(quick(method="own")).get_params() == {"engine": "bethe"}
+    assert made_by(quick(method="own", engine="exact")).get_params() == {"engine": "exact"}
 
 
 def test_it_can_be_cloned_pickled_and_searched(fitted: LLPClassifier, tmp_path: Path) -> None:

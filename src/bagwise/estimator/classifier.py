@@ -20,6 +20,7 @@ from bagwise.bags import FloatArray
 from bagwise.checks import DEVICE, RANDOM_STATE, TRUE_OR_FALSE, check_all, real_number
 from bagwise.data import BagData
 from bagwise.estimator.inputs import Rows, pieces, to_tensor
+from bagwise.estimator.method_of import new_method
 from bagwise.estimator.mixups import (
     refuse_ids_as_labels,
     refuse_ids_as_targets,
@@ -27,10 +28,11 @@ from bagwise.estimator.mixups import (
     warn_of_ids,
 )
 from bagwise.estimator.proportions import Proportions
+from bagwise.estimator.selection import split_bags
 from bagwise.estimator.targets import BagTargets, bag_targets, label_targets
-from bagwise.methods import METHODS, Method, make_method, takes
+from bagwise.methods import Method
 from bagwise.networks import Factory, Standardize, make_model
-from bagwise.posterior import ENGINES, bag_posterior, most_probable_labeling
+from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.storage import model_folder as archive
 from bagwise.training import TrainingOptions, train
 from bagwise.training.evaluation import log_likelihoods, predict_logits
@@ -255,7 +257,7 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         result = train(
             model,
             data,
-            self._new_method(),
+            new_method(self.method, self.engine, self._method_options()),
             TrainingOptions(
                 epochs=self.epochs,
                 lr=self.lr,
@@ -346,37 +348,6 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Read what `save` wrote. `model` is needed where it was not one of Bagwise's own."""
         return archive.load(cls, Path(path), model)
 
-    def _new_method(self) -> Method:
-        if not isinstance(self.engine, str) or self.engine not in ENGINES:
-            raise ValueError(f"engine is {self.engine!r}; choose one of {', '.join(ENGINES)}.")
-        if self.method == "supervised":
-            raise ValueError(
-                'method="supervised" is what fit(X, y) without proportions does; '
-                "choose a bag method, for instance cc."
-            )
-        options = self._method_options()
-        if self.engine != "auto":
-            if "engine" in options:
-                raise ValueError("engine and method__engine are both given; give one of them.")
-            options["engine"] = self.engine
-        if isinstance(self.method, Method):
-            if options:
-                name = next(iter(options))
-                raise ValueError(
-                    f"{name} is {options[name]!r}, but method is a {type(self.method).__name__} "
-                    f"that has its own settings; give it to that, for instance "
-                    f"{type(self.method).__name__}({name}={options[name]!r})."
-                )
-            return copy.deepcopy(make_method(self.method))
-        make_method(self.method)  # an unknown name comes first
-        if self.engine != "auto" and not takes(self.method, "engine"):
-            takers = [name for name in METHODS if takes(name, "engine")]
-            raise ValueError(
-                f"engine is {self.engine!r}, but the method {self.method!r} takes none; "
-                f"{', '.join(takers)} do. Leave engine at 'auto'."
-            )
-        return make_method(self.method, **options)
-
     def _new_model(self, inputs: torch.Tensor) -> nn.Module:
         """An untrained model for these training inputs, preceded by their standardisation."""
         shape, n_classes = tuple(inputs.shape[1:]), len(self.classes_)
@@ -447,25 +418,3 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def split_bags(data: BagData, fraction: float, seed: int) -> tuple[BagData, BagData | None]:
-    """Hold out this share of the bags, at random; None where that would be no bag, or all.
-
-    >>> from bagwise import Bags
-    >>> data = BagData(torch.zeros(20, 2), Bags([2] * 10, [[1, 1]] * 10))
-    >>> train_part, held_out = split_bags(data, 0.3, seed=0)
-    >>> len(train_part), len(held_out)
-    (14, 6)
-    """
-    if not (isinstance(fraction, int | float | np.number) and 0 < fraction < 1):
-        raise ValueError(
-            f"the share of bags to hold out is {fraction!r}; a number between 0 and 1 is expected."
-        )
-    B = len(data.bags)
-    n_held_out = round(fraction * B)
-    if not 0 < n_held_out < B:
-        return data, None
-    order = torch.randperm(B, generator=torch.Generator().manual_seed(seed))
-    parts = [np.sort(part.numpy()) for part in (order[n_held_out:], order[:n_held_out])]
-    return data.select(parts[0]), data.select(parts[1])

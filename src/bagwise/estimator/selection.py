@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from sklearn.model_selection import GroupKFold
 
+from bagwise.data import BagData
 from bagwise.estimator.proportions import Proportions
 from bagwise.estimator.targets import bag_targets
 from bagwise.training.evaluation import log_likelihoods
@@ -71,3 +72,25 @@ def bag_scorer(proportions: Proportions) -> Callable[[Any, Any, npt.ArrayLike], 
         return float(log_likelihoods(log_probs, targets.bags).sum()) / len(log_probs)
 
     return score
+
+
+def split_bags(data: BagData, fraction: float, seed: int) -> tuple[BagData, BagData | None]:
+    """Hold out this share of the bags, at random; None where that would be no bag, or all.
+
+    >>> from bagwise import Bags
+    >>> data = BagData(torch.zeros(20, 2), Bags([2] * 10, [[1, 1]] * 10))
+    >>> train_part, held_out = split_bags(data, 0.3, seed=0)
+    >>> len(train_part), len(held_out)
+    (14, 6)
+    """
+    if not (isinstance(fraction, int | float | np.number) and 0 < fraction < 1):
+        raise ValueError(
+            f"the share of bags to hold out is {fraction!r}; a number between 0 and 1 is expected."
+        )
+    B = len(data.bags)
+    n_held_out = round(fraction * B)
+    if not 0 < n_held_out < B:
+        return data, None
+    order = torch.randperm(B, generator=torch.Generator().manual_seed(seed))
+    parts = [np.sort(part.numpy()) for part in (order[n_held_out:], order[:n_held_out])]
+    return data.select(parts[0]), data.select(parts[1])

@@ -1,0 +1,45 @@
+"""The method that a classifier's parameters describe."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from bagwise.methods import METHODS, Method, make_method, takes
+from bagwise.posterior import ENGINES
+
+
+def new_method(method: str | Method, engine: str, options: dict[str, Any]) -> Method:
+    """A method of its own for one training; parameters that contradict each other are ValueErrors.
+
+    >>> new_method("ot", "auto", {"epsilon": 0.5}).get_params()
+    {'epsilon': 0.5, 'iterations': 75}
+    """
+    if not isinstance(engine, str) or engine not in ENGINES:
+        raise ValueError(f"engine is {engine!r}; choose one of {', '.join(ENGINES)}.")
+    if method == "supervised":
+        raise ValueError(
+            'method="supervised" is what fit(X, y) without proportions does; '
+            "choose a bag method, for instance cc."
+        )
+    if engine != "auto":
+        if "engine" in options:
+            raise ValueError("engine and method__engine are both given; give one of them.")
+        options = options | {"engine": engine}
+    if isinstance(method, Method):
+        if options:
+            name = next(iter(options))
+            raise ValueError(
+                f"{name} is {options[name]!r}, but method is a {type(method).__name__} that has "
+                f"its own settings; give it to that, for instance "
+                f"{type(method).__name__}({name}={options[name]!r})."
+            )
+        return copy.deepcopy(make_method(method))
+    make_method(method)  # an unknown name comes first
+    if engine != "auto" and not takes(method, "engine"):
+        takers = [name for name in METHODS if takes(name, "engine")]
+        raise ValueError(
+            f"engine is {engine!r}, but the method {method!r} takes none; "
+            f"{', '.join(takers)} do. Leave engine at 'auto'."
+        )
+    return make_method(method, **options)
