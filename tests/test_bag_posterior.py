@@ -163,7 +163,7 @@ def test_where_no_cache_can_be_written_kernels_are_compiled_in_memory(tmp_path: 
     package = tmp_path / "bagwise"
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(Path(bagwise.__file__).parent, package, ignore=ignored)
-    for folder in (package, package / "posterior", package / "tables"):
+    for folder in {source.parent for source in package.rglob("*.py")}:
         (folder / "__pycache__").write_text("a file, so that no folder can be made here")
     code = """
 import torch

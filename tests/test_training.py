@@ -225,10 +225,10 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
         small_run("cc", tmp_path, epochs=1, lr=0.01)
     with pytest.raises(ValueError, match="method was 'cc' and is now 'rc'"):
         small_run("rc", tmp_path, epochs=1)
-    with pytest.raises(ValueError, match="another run: batch_bags was None and is now 2"):
+    with pytest.raises(ValueError, match="another run: batch_bags was nothing and is now 2"):
         small_run("cc", tmp_path, epochs=1, batch_bags=2)
     small_run("cc", tmp_path / "several", epochs=1, batch_bags=2)
-    with pytest.raises(ValueError, match=r"another run: .*'batch_bags': 2"):
+    with pytest.raises(ValueError, match="another run: batch_bags was 2 and is now nothing"):
         small_run("cc", tmp_path / "several", epochs=1)
 
 

@@ -14,6 +14,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from bagwise.storage.schema import wrong
+
 _FACTS = "bagwise"
 _DIGESTS = "digests"
 
@@ -71,10 +73,9 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, 
     ({'x': tensor([1., 1.])}, {'epoch': 3})
     """
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    metadata = {_FACTS: json.dumps(facts)}
-    write_atomically(
-        path, save(own, metadata=metadata | {_DIGESTS: json.dumps(_digests(own, metadata[_FACTS]))})
-    )
+    # One entry only: safetensors writes several in any order, and equal files would differ.
+    content = facts | {_DIGESTS: _digests(own, facts)}
+    write_atomically(path, save(own, metadata={_FACTS: json.dumps(content)}))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -90,6 +91,7 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         ) from error
     if not isinstance(facts, dict):
         raise ValueError(f"{path} was not written by Bagwise; delete it and start again.")
+    facts.pop(_DIGESTS, None)
     return tensors, facts
 
 
@@ -100,25 +102,24 @@ def verify(path: Path, tensors: dict[str, torch.Tensor]) -> None:
     of earlier versions have no digests.
     """
     with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
-    if _DIGESTS not in metadata:
+        facts = json.loads(file.metadata()[_FACTS])
+    wanted = facts.pop(_DIGESTS, None)
+    if wanted is None:
         return
-    found = _digests(tensors, metadata[_FACTS])
-    try:
-        wanted = dict(json.loads(metadata[_DIGESTS]))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"its digests cannot be read ({error})") from error
+    if not isinstance(wanted, dict):
+        raise wrong(wanted, _DIGESTS, "a table of names and values")
+    found = _digests(tensors, facts)
     for name in sorted({*found, *wanted}):
         if found.get(name) != wanted.get(name):
             what = "is missing" if name not in found else "is not as it was written"
             raise ValueError(f"{name!r} {what}")
 
 
-def _digests(tensors: dict[str, torch.Tensor], facts: str) -> dict[str, str]:
+def _digests(tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> dict[str, str]:
     """A short digest of each tensor's type, shape and content, and of the facts: safetensors has
     none, and a flipped bit would be trained on.
     """
-    found = {_FACTS: hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()}
+    found = {_FACTS: hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()}
     for name, tensor in tensors.items():
         digest = hashlib.blake2b(_described(tensor).encode(), digest_size=8)
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)

@@ -169,8 +169,11 @@ def _difference(saved: Any, wanted: dict[str, Any]) -> str:
         if other == value:
             continue
         if isinstance(value, dict) and isinstance(other, dict):
-            for name in value:
-                if other.get(name) != value[name]:
-                    return f"{name} was {shown(other.get(name))} and is now {shown(value[name])}"
+            for name in sorted({*value, *other}):
+                before, now = (
+                    shown(part[name]) if name in part else "nothing" for part in (other, value)
+                )
+                if before != now:
+                    return f"{name} was {before} and is now {now}"
         return f"{key} was {shown(other)} and is now {shown(value)}"
     return "its settings differ"
