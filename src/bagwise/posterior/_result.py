@@ -12,7 +12,7 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import kernel
 from bagwise.posterior._tilt import assign, classes_by_count
 
-_LARGEST = 1e15
+_LARGEST = 1e13
 
 
 class Posterior(NamedTuple):
@@ -47,7 +47,7 @@ def checked_array(log_probs: torch.Tensor, bags: Bags) -> tuple[FloatArray, Floa
     """log_probs as a double-precision array, after all checks of its values.
 
     Where entries are so large that their differences would drown in rounding errors, each row is
-    shifted to a largest entry of 0, and finite entries below -1e15 become -1e15.
+    shifted to a largest entry of 0, and finite entries below -1e13 become -1e13.
 
     Returns:
         ((N, C) the array, (B,) what the shifts took from each bag's log-likelihood, or None).
