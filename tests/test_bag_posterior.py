@@ -209,5 +209,5 @@ def test_other_objects_are_refused() -> None:
         bag_posterior(torch.zeros(1, 1), [1])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="'magic'; choose one of auto, exact, bethe"):
         bag_posterior(torch.zeros(1, 1), bags, engine="magic")
-    with pytest.raises(TypeError, match="'bethe' has no option 'epsilon'; it takes correction"):
+    with pytest.raises(ValueError, match="'bethe' has no option 'epsilon'; it takes correction"):
         bag_posterior(torch.zeros(1, 1), bags, engine="bethe", epsilon=1)

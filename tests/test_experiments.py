@@ -366,6 +366,10 @@ def test_train_shows_the_result_and_goes_on(tmp_path: Path) -> None:
         (("train", "--dataset", "digit", "--out", "x"), "dataset is 'digit'; choose one of"),
         (("train", "--dataset", "digits", "--method", "x", "--out", "x"), "method is 'x'"),
         (("train", "--dataset", "digits", "--lr", "0", "--out", "x"), "lr is 0.0"),
+        (
+            ("train", "--dataset", "digits", "--method", "ot", "--engine", "exact", "--out", "x"),
+            "engine is 'exact', but the method 'ot' takes none",
+        ),
         (("train", "--dataset", "digits", "--model", "convnet2", "--out", "x"), "model is"),
         (("table", "nowhere"), "no result below nowhere"),
         (("sweep", "nowhere.toml", "--out", "x"), "nowhere.toml"),

@@ -181,9 +181,9 @@ def test_the_settings_of_every_method_make_it_again() -> None:
     for name in METHODS:
         settings = make_method(name).get_params()
         assert make_method(name, **settings).get_params() == settings
-    assert make_method("cc", engine="bethe", iterations=7).get_params() == {
+    assert make_method("cc", engine="bethe", max_iterations=7).get_params() == {
         "engine": "bethe",
-        "iterations": 7,
+        "max_iterations": 7,
     }
 
 

@@ -107,6 +107,8 @@ def train(
             average,
             method_options=options_of(set_),  # type: ignore[arg-type]  # pairs are made of it
         )
+        if engine not in ("auto", settings.engine):
+            raise ValueError(f"engine is {engine!r}, but the method {method!r} takes none.")
         out.mkdir(parents=True, exist_ok=True)
         place = None if data_dir is None else str(data_dir)
         result = execute(settings, out, place, keep_model=True, progress=True)

@@ -9,6 +9,7 @@ import torch
 from bagwise.data import BagData
 from bagwise.losses import cc_loss, dllp_loss
 from bagwise.methods.base import Batch, Method, register
+from bagwise.posterior import check_engine
 
 
 @register("cc")
@@ -22,6 +23,7 @@ class CC(Method):
 
     def __init__(self, engine: str = "auto", **options: Any) -> None:
         super().__init__()
+        check_engine(engine, options)
         self.engine = engine
         self.options = options
 

@@ -12,7 +12,7 @@ from bagwise.bags import Bags
 from bagwise.data import BagData
 from bagwise.losses import check_logits, ot_loss, pll_loss, weighted_cross_entropy
 from bagwise.methods.base import Batch, Method, register
-from bagwise.posterior import bag_posterior
+from bagwise.posterior import bag_posterior, check_engine
 
 
 class StoredProbabilities(Method):
@@ -54,6 +54,7 @@ class RC(StoredProbabilities):
 
     def __init__(self, engine: str = "auto", record_gap: bool = False, **options: Any) -> None:
         super().__init__()
+        check_engine(engine, options)
         self.engine = engine
         self.record_gap = record_gap
         self.options = options

@@ -7,7 +7,7 @@ probability of each label given those counts. How that is computed is the choice
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ __all__ = [
     "auto_posterior",
     "bag_posterior",
     "bethe_posterior",
+    "check_engine",
     "exact_posterior",
     "lattice_states",
     "most_probable_labeling",
@@ -85,13 +86,17 @@ def bag_posterior(
     >>> torch.equal(log_probs.grad, post.weights)
     True
     """
-    if engine not in ENGINES:
+    if options or engine not in ENGINES:
+        check_engine(engine, options)
+    return ENGINES[engine](log_probs, bags, **options)
+
+
+def check_engine(engine: str, options: Iterable[str] = ()) -> None:
+    """Refuse an engine that there is not, and options that it does not have."""
+    if not isinstance(engine, str) or engine not in ENGINES:
         raise ValueError(f"engine is {engine!r}; choose one of {', '.join(ENGINES)}.")
-    compute = ENGINES[engine]
-    if options:
-        known = list(inspect.signature(compute).parameters)[2:]
-        for name in options:
-            if name not in known:
-                takes = f"takes {', '.join(known)}" if known else "takes no option"
-                raise TypeError(f"engine {engine!r} has no option {name!r}; it {takes}.")
-    return compute(log_probs, bags, **options)
+    known = list(inspect.signature(ENGINES[engine]).parameters)[2:]
+    for name in options:
+        if name not in known:
+            takes = f"takes {', '.join(known)}" if known else "takes no option"
+            raise ValueError(f"engine {engine!r} has no option {name!r}; it {takes}.")

@@ -15,8 +15,8 @@ import bagwise
 from bagwise.bags import IntArray
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
+from bagwise.estimator.method_of import new_method
 from bagwise.estimator.targets import NumbersAre
-from bagwise.methods import make_method
 from bagwise.tabular.assessment import assess, surprising_bags
 from bagwise.tabular.bag_table import GatheredBags, gather
 from bagwise.tabular.labels import read_labels
@@ -88,6 +88,8 @@ def fit_table(
     """
     started = time.perf_counter()
     candidates = _candidates(model, lr)
+    options = dict(method_options or {})
+    new_method(method, engine, options)  # what does not fit together is named before the work
     key, categories = columns_of(bag), columns_of(categorical)
     known = read_labels(labels, key, columns_of(classes) or None)
     source = Source(data, as_text=[*key, *categories])
@@ -105,8 +107,6 @@ def fit_table(
     source.forget()
     if len(table.bags) < 2:
         raise ValueError("there is only one bag; at least two with different counts are needed.")
-    options = dict(method_options or {})
-    make_method(method, **options)  # names an option that the method does not have
     base = LLPClassifier(
         method=method,
         engine=engine,
