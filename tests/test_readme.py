@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
-from bagwise.experiments.appearance import METHOD_NAMES
-from bagwise.methods import METHODS
+from bagwise.methods import METHODS, PAPER_METHODS
 from bagwise.posterior import ENGINES
 
 ROOT = Path(__file__).parent.parent
@@ -61,7 +60,7 @@ def test_every_command_and_snippet_runs(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_every_method_and_engine_is_in_a_table() -> None:
-    for name in (*ENGINES, *METHOD_NAMES):
+    for name in (*ENGINES, *PAPER_METHODS):
         assert f"`{name}`" in README
 
 

@@ -16,8 +16,7 @@ from torch import nn
 
 from bagwise.bags import Bags
 from bagwise.data import BagData
-from bagwise.experiments.appearance import METHOD_COLORS, METHOD_NAMES, METHOD_STYLES
-from bagwise.methods import METHODS
+from bagwise.methods import PAPER_METHODS
 from bagwise.networks import Standardize, mlp
 from bagwise.training import Row, TrainingOptions, train
 
@@ -63,8 +62,8 @@ def draw(histories: dict[tuple[str, int], History], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, (by_epoch, by_size) = plt.subplots(1, 2, figsize=(11, 4.4), layout="constrained")
-    for method, color in METHOD_COLORS.items():
-        style = {"color": color, "linestyle": METHOD_STYLES[method], "label": METHOD_NAMES[method]}
+    for method, cls in PAPER_METHODS.items():
+        style = {"color": cls.color, "linestyle": cls.line, "label": cls.title}
         history = histories[method, SHOWN_SIZE]
         accuracies = [100 * row["test_accuracy"] for row in history]
         by_epoch.plot([row["epoch"] for row in history], accuracies, **style)
@@ -90,7 +89,7 @@ def main(path: Path = Path("demo/digits.png")) -> None:
         "Handwritten digits in bags: only the number of each digit in a bag is known. A perceptron "
         "learns to tell single digits apart. The first run also compiles the kernels.\n"
     )
-    jobs = [(method, K) for K in (SHOWN_SIZE, *BAG_SIZES) for method in METHOD_NAMES]
+    jobs = [(method, K) for K in (SHOWN_SIZE, *BAG_SIZES) for method in PAPER_METHODS]
     jobs = list(dict.fromkeys(jobs))
     histories: dict[tuple[str, int], History] = {}
     took: dict[tuple[str, int], float] = {}
@@ -104,8 +103,8 @@ def main(path: Path = Path("demo/digits.png")) -> None:
     ) as bar:
         task = bar.add_task("", total=len(jobs))
         for method, K in jobs:
-            bar.update(task, description=f"{METHOD_NAMES[method]}, bags of {K}")
-            if method == "supervised" and K != SHOWN_SIZE:  # does not depend on the bags
+            bar.update(task, description=f"{PAPER_METHODS[method].title}, bags of {K}")
+            if PAPER_METHODS[method].needs_labels and K != SHOWN_SIZE:  # bags play no part
                 histories[method, K] = histories[method, SHOWN_SIZE]
             else:
                 histories[method, K], took[method, K] = run(method, K)
@@ -116,17 +115,15 @@ def main(path: Path = Path("demo/digits.png")) -> None:
     for K in BAG_SIZES:
         table.add_column(f"K = {K}", justify="right")
     table.add_column(f"seconds (K = {SHOWN_SIZE})", justify="right")
-    for method, name in METHOD_NAMES.items():
+    for method, cls in PAPER_METHODS.items():
         cells = [f"{histories[method, K][-1]['test_accuracy']:.1%}" for K in BAG_SIZES]
         table.add_row(
-            name, *cells, f"{took[method, SHOWN_SIZE]:.1f}", end_section=method == "supervised"
+            cls.title, *cells, f"{took[method, SHOWN_SIZE]:.1f}", end_section=cls.needs_labels
         )
     console.print(table)
     draw(histories, path)
     console.print(f"Accuracy by epoch and by bag size: {path}")
 
-
-assert set(METHOD_NAMES) <= set(METHODS)
 
 if __name__ == "__main__":
     main()

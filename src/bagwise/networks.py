@@ -12,9 +12,15 @@ from itertools import pairwise
 import torch
 from torch import nn
 
+from bagwise.registry import Registry
+
 __all__ = ["MODELS", "Standardize", "convnet", "linear", "make_model", "mlp", "resnet32"]
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
+"""factory(shape of an instance, number of classes) makes a model."""
+
+MODELS = Registry[Factory]("model", "bagwise.networks")
+register_network = MODELS.register
 
 
 class Standardize(nn.Module):
@@ -60,6 +66,7 @@ class Standardize(nn.Module):
         return ((inputs - self.mean.to(kind)) / self.std.to(kind)).float()
 
 
+@MODELS.register("linear")
 def linear(shape: tuple[int, ...], n_classes: int) -> nn.Module:
     """d-C, for inputs of this shape without the first axis.
 
@@ -69,6 +76,7 @@ def linear(shape: tuple[int, ...], n_classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), n_classes))
 
 
+@MODELS.register("mlp")
 def mlp(shape: tuple[int, ...], n_classes: int) -> nn.Module:
     """d-300-300-300-300-C with batch normalisation and ReLU.
 
@@ -81,6 +89,7 @@ def mlp(shape: tuple[int, ...], n_classes: int) -> nn.Module:
     return nn.Sequential(*layers, nn.Linear(300, n_classes))
 
 
+@MODELS.register("convnet")
 def convnet(shape: tuple[int, ...], n_classes: int) -> nn.Module:
     """The paper's 12-layer ConvNet: three times three convolutions, of 128, 256 and 512 channels.
 
@@ -108,6 +117,7 @@ def convnet(shape: tuple[int, ...], n_classes: int) -> nn.Module:
     )
 
 
+@MODELS.register("resnet32")
 def resnet32(shape: tuple[int, ...], n_classes: int) -> nn.Module:
     """The CIFAR ResNet of 32 layers: three stages of five basic blocks, 16, 32 and 64 channels.
 
@@ -149,25 +159,14 @@ class _BasicBlock(nn.Module):
         return torch.relu(self.body(inputs) + shortcut)
 
 
-MODELS: dict[str, Factory] = {
-    "linear": linear,
-    "mlp": mlp,
-    "convnet": convnet,
-    "resnet32": resnet32,
-}
-
-
 def make_model(model: str | Factory, shape: tuple[int, ...], n_classes: int) -> nn.Module:
     """The model of that name, or what a factory(shape, n_classes) makes.
 
     >>> make_model("linear", (4,), 3)(torch.zeros(1, 4)).shape
     torch.Size([1, 3])
     """
-    if callable(model):
-        return model(shape, n_classes)
-    if model not in MODELS:
-        raise ValueError(f"model is {model!r}; choose one of {', '.join(MODELS)}.")
-    return MODELS[model](shape, n_classes)
+    factory = model if callable(model) else MODELS[model]
+    return factory(shape, n_classes)
 
 
 def _channels(shape: tuple[int, ...]) -> int:

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from bagwise import __version__
+from bagwise.registry import load_plugins
 
 app = typer.Typer(
     help="Learning from label proportions: classify instances when labels are known only per bag.",
@@ -91,7 +92,17 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error arose.")] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE",
+            help="A module with methods, networks, data sets or engines; may be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Options of every command."""
     global _debug
     _debug = debug
+    if plugin:
+        with user_errors():
+            load_plugins(plugin)

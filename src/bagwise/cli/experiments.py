@@ -53,7 +53,8 @@ def datasets(data_dir: DataDir = None) -> None:
         table.add_column(column, overflow="fold")
     for name in DATASETS:
         if name not in SOURCES:
-            table.add_row(name, "embedded", "scikit-learn")
+            own = name == "digits"
+            table.add_row(name, "embedded" if own else "plugin", "scikit-learn" if own else "")
             continue
         found = find(name, data_dir)
         if found is not None:

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from bagwise.methods import METHODS, Method, make_method, takes
-from bagwise.posterior import ENGINES
+from bagwise.posterior import check_engine
 
 
 def new_method(method: str | Method, engine: str, options: dict[str, Any]) -> Method:
@@ -15,12 +15,12 @@ def new_method(method: str | Method, engine: str, options: dict[str, Any]) -> Me
     >>> new_method("ot", "auto", {"epsilon": 0.5}).get_params()
     {'epsilon': 0.5, 'iterations': 75}
     """
-    if not isinstance(engine, str) or engine not in ENGINES:
-        raise ValueError(f"engine is {engine!r}; choose one of {', '.join(ENGINES)}.")
-    if method == "supervised":
+    check_engine(engine)
+    made = make_method(method)  # an unknown name comes first
+    if made.needs_labels:
         raise ValueError(
-            'method="supervised" is what fit(X, y) without proportions does; '
-            "choose a bag method, for instance cc."
+            f"method={made.name!r} learns from labels of instances, which fit(X, y) without "
+            "proportions does with any method; choose a bag method, for instance cc."
         )
     if engine != "auto":
         if "engine" in options:
@@ -34,8 +34,7 @@ def new_method(method: str | Method, engine: str, options: dict[str, Any]) -> Me
                 f"its own settings; give it to that, for instance "
                 f"{type(method).__name__}({name}={options[name]!r})."
             )
-        return copy.deepcopy(make_method(method))
-    make_method(method)  # an unknown name comes first
+        return copy.deepcopy(made)
     if engine != "auto" and not takes(method, "engine"):
         takers = [name for name in METHODS if takes(name, "engine")]
         raise ValueError(

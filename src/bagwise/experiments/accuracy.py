@@ -12,10 +12,10 @@ from html import escape
 import numpy as np
 from scipy.stats import ttest_rel
 
-from bagwise.experiments.appearance import METHOD_NAMES
+from bagwise.experiments.appearance import is_baseline, look, title
 from bagwise.experiments.run import RunResult, without_copies
-from bagwise.experiments.settings import PROPOSED
 from bagwise.experiments.variants import row_names
+from bagwise.methods import METHODS
 from bagwise.training import Row
 
 LEVEL = 0.05
@@ -70,19 +70,19 @@ class Block:
     @property
     def bag_sizes(self) -> list[int]:
         """The columns."""
-        return sorted({K for (_, K), cell in self.cells.items() if cell.method != "supervised"})
+        return sorted({K for (_, K), cell in self.cells.items() if _in_bags(cell.method)})
 
     @property
     def rows(self) -> list[str]:
         """All rows: supervised learning, then the methods in the paper's order, then a user's."""
-        places = {method: place for place, method in enumerate(METHOD_NAMES)}
+        places = {method: place for place, method in enumerate(METHODS)}
         found = {row: cell.method for (row, _), cell in self.cells.items()}
         return sorted(found, key=lambda row: (places.get(found[row], len(places)), row))
 
     @property
     def methods(self) -> list[str]:
         """The rows, supervised learning excepted."""
-        return [row for row in self.rows if self.method_of(row) != "supervised"]
+        return [row for row in self.rows if _in_bags(self.method_of(row))]
 
     def method_of(self, row: str) -> str:
         """The method of a row."""
@@ -96,14 +96,19 @@ class Block:
         'CC, one_cycle'
         """
         method = self.method_of(row)
-        return METHOD_NAMES.get(method, method) + row.removeprefix(method)
+        return title(method) + row.removeprefix(method)
 
-    def best(self, K: int, methods: tuple[str, ...] | None = None) -> str | None:
-        """The row with the highest mean in a column, supervised learning excepted."""
+    def best(self, K: int, proposed: bool = False) -> str | None:
+        """The row with the highest mean in a column, supervised learning excepted.
+
+        Args:
+            K: the column.
+            proposed: among the paper's own methods only.
+        """
         there = [
             row
             for row in self.methods
-            if (row, K) in self.cells and (methods is None or self.method_of(row) in methods)
+            if (row, K) in self.cells and (not proposed or look(self.method_of(row)).proposed)
         ]
         return max(there, key=lambda row: self.cells[row, K].mean) if there else None
 
@@ -112,8 +117,8 @@ class Block:
 
         Paired t-test over seeds at 5 %.
         """
-        proposed, method = self.best(K, PROPOSED), self.method_of(row)
-        if method in (*PROPOSED, "supervised") or method not in METHOD_NAMES or proposed is None:
+        proposed = self.best(K, proposed=True)
+        if proposed is None or not is_baseline(self.method_of(row)):
             return ""
         ours, theirs = self.cells[proposed, K].accuracies, self.cells[row, K].accuracies
         seeds = sorted(ours.keys() & theirs.keys())
@@ -125,6 +130,11 @@ class Block:
             if p >= LEVEL:
                 return ""
         return "●" if differences.mean() > 0 else "○"
+
+
+def _in_bags(method: str) -> bool:
+    """Whether the bags make a difference to it."""
+    return not look(method).needs_labels
 
 
 def collect(results: list[RunResult], select: str = "accuracy") -> list[Block]:
@@ -198,14 +208,14 @@ def paper_best(dataset: str, model: str, K: int) -> tuple[float, float] | None:
     cells = [
         value
         for (d, m, method, size), value in paper_results().items()
-        if (d, m, size) == (dataset, model, K) and method != "supervised"
+        if (d, m, size) == (dataset, model, K) and _in_bags(method)
     ]
     return max(cells) if cells else None
 
 
 def below_paper(block: Block, K: int) -> bool:
     """Whether the best proposed method is below the paper's best cell minus its deviation."""
-    known, proposed = paper_best(block.dataset, block.model, K), block.best(K, PROPOSED)
+    known, proposed = paper_best(block.dataset, block.model, K), block.best(K, proposed=True)
     if known is None or proposed is None:
         return False
     return block.cells[proposed, K].mean < known[0] - known[1]
@@ -234,7 +244,7 @@ def grid(block: Block, style: str, paper: bool = False) -> list[list[str]]:
     columns = block.bag_sizes
     rows = [[f"{block.dataset}, {block.model}", *(f"K = {K}" for K in columns)]]
     for row in block.rows:
-        if block.method_of(row) == "supervised":
+        if not _in_bags(block.method_of(row)):
             cells = [_shown(block, row, 1, style, paper), *[""] * (len(columns) - 1)]
         else:
             cells = [_shown(block, row, K, style, paper) for K in columns]

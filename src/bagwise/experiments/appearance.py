@@ -1,39 +1,36 @@
-"""How methods are called and coloured, the same in every table and figure."""
+"""How methods are called, ordered and coloured, the same in every table and figure.
+
+A method's class says so; of a method that is not known here, its name is all there is.
+"""
 
 from __future__ import annotations
 
-METHOD_NAMES = {
-    "supervised": "Supervised",
-    "rc": "RC",
-    "rc_approx": "RC_Approx",
-    "cc": "CC",
-    "cc_approx": "CC_Approx",
-    "dllp": "DLLP",
-    "llpfc": "LLPFC",
-    "ot": "OT",
-    "pll": "PLL",
-}
+from zlib import crc32
 
-# Proposed methods in strong colours, baselines in others; told apart in print by line style.
-METHOD_COLORS = {
-    "supervised": "#555555",
-    "rc": "#0b5fa5",
-    "rc_approx": "#5aa9e6",
-    "cc": "#b5179e",
-    "cc_approx": "#e58bd5",
-    "dllp": "#2a9d3a",
-    "llpfc": "#e07a00",
-    "ot": "#8a6d00",
-    "pll": "#8d99ae",
-}
-METHOD_STYLES = {
-    "supervised": ":",
-    "rc": "-",
-    "rc_approx": "--",
-    "cc": "-",
-    "cc_approx": "--",
-    "dllp": "-.",
-    "llpfc": "-.",
-    "ot": "-.",
-    "pll": ":",
-}
+from bagwise.methods import METHODS, Method
+
+_OTHERS = ("#c1121f", "#00798c", "#6a4c93", "#3d405b", "#b56576", "#588157")
+
+
+def look(method: str) -> type[Method]:
+    """The class of a method, or `Method` itself of one that is not known here."""
+    return METHODS.get(method, Method)
+
+
+def title(method: str) -> str:
+    """A method's name for people.
+
+    >>> title("rc_approx"), title("unheard_of")
+    ('RC_Approx', 'unheard_of')
+    """
+    return look(method).title or method
+
+
+def color(method: str) -> str:
+    """Of a method's curves."""
+    return look(method).color or _OTHERS[crc32(method.encode()) % len(_OTHERS)]
+
+
+def is_baseline(method: str) -> bool:
+    """Whether the paper's own methods are compared with this one."""
+    return not (look(method).proposed or look(method).needs_labels)

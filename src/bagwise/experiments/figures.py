@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,8 @@ from matplotlib.ticker import MaxNLocator
 
 from bagwise.bags import FloatArray
 from bagwise.experiments.accuracy import Block, Cell, paper_best
-from bagwise.experiments.appearance import METHOD_COLORS, METHOD_STYLES
-from bagwise.experiments.settings import PROPOSED
+from bagwise.experiments.appearance import color, look
+from bagwise.methods import METHODS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,13 +43,14 @@ def draw_figures(blocks: list[Block], folder: Path) -> list[Path]:
     """
     drawn = []
     losses = ("train_loss", "train_accuracy")
-    transport = [_panels(b, ("ot",), ("train_accuracy",)) for b in blocks if b.model == "linear"]
-    gaps = [_panels(block, ("rc",), ("weight_gap",)) for block in blocks]
+    transport = [_panels(b, ("train_accuracy",), ("ot",)) for b in blocks if b.model == "linear"]
+    gaps = [_panels(block, ("weight_gap",)) for block in blocks]
+    proposed = [name for name in METHODS if METHODS[name].proposed]
     for name, panels in (
-        ("loss-and-accuracy", [_panels(block, ("rc_approx", "llpfc"), losses) for block in blocks]),
+        ("loss-and-accuracy", [_panels(block, losses, ("rc_approx", "llpfc")) for block in blocks]),
         ("ot-training", [list(chain(*transport))]),
         ("weight-gap", [list(chain(*gaps))]),
-        ("test-accuracy", [_panels(block, PROPOSED, ("test_accuracy",)) for block in blocks]),
+        ("test-accuracy", [_panels(block, ("test_accuracy",), proposed) for block in blocks]),
     ):
         if rows := [row for row in panels if row]:
             drawn.append(_figure(rows, folder / f"{name}.png"))
@@ -78,12 +79,10 @@ def _by_bag_size(blocks: list[Block], path: Path) -> Path:
             )
         for row in block.rows:
             method, name = block.method_of(row), _plain(block.title(row))
-            style = {"color": METHOD_COLORS.get(method, "black")}
-            if method == "supervised":
-                style["linestyle"] = ":"
+            style = {"color": color(method), "linestyle": look(method).line}
+            if row not in block.methods:
                 handles[name] = axes.axhline(block.cells[row, 1].mean, **style)
                 continue
-            style["linestyle"] = METHOD_STYLES.get(method, "-")
             variants = [other for other in block.methods if block.method_of(other) == method]
             there = [K for K in sizes if (row, K) in block.cells]
             (handles[name],) = axes.plot(
@@ -107,12 +106,14 @@ def _by_bag_size(blocks: list[Block], path: Path) -> Path:
     return path
 
 
-def _panels(block: Block, methods: tuple[str, ...], columns: tuple[str, ...]) -> list[Panel]:
-    """A panel for each row of these methods and each column that its histories have."""
+def _panels(
+    block: Block, columns: tuple[str, ...], methods: Iterable[str] | None = None
+) -> list[Panel]:
+    """A panel for each row of these methods, or of all, and each column of its histories."""
     return [
         (block, row, column)
         for row in block.methods
-        if block.method_of(row) in methods
+        if methods is None or block.method_of(row) in methods
         for column in columns
         if any(name == row and _has(cell, column) for (name, _), cell in block.cells.items())
     ]

@@ -12,6 +12,7 @@ import torch
 from bagwise.experiments.run import RESULT, RunResult, execute, write_result
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep import ATTEMPTS, Backend, Outcome
+from bagwise.registry import PLUGINS, load_plugins
 
 
 def ray_backend(address: str | None = None, processes: int | None = None) -> Backend:
@@ -50,7 +51,8 @@ def ray_backend(address: str | None = None, processes: int | None = None) -> Bac
             raise ValueError(f"Ray cannot be started here: {error}") from error
         try:
             do = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(run_remotely)
-            waiting = {do.remote(run, data_dir): run for run in runs}
+            plugins = os.environ.get(PLUGINS, "").split(",")
+            waiting = {do.remote(run, data_dir, plugins): run for run in runs}
             while waiting:
                 resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
                 show_running(min(int(resources.get("CPU", 0)), len(waiting)))
@@ -74,7 +76,8 @@ def ray_backend(address: str | None = None, processes: int | None = None) -> Bac
     return outcomes
 
 
-def run_remotely(run: RunSettings, data_dir: str | None) -> RunResult:
-    """One run, in a Ray worker."""
+def run_remotely(run: RunSettings, data_dir: str | None, plugins: list[str]) -> RunResult:
+    """One run, in a Ray worker, which has the plugins as well."""
     torch.set_num_threads(1)
+    load_plugins(name for name in plugins if name)
     return execute(run, None, data_dir)

@@ -23,7 +23,6 @@ from bagwise.storage.schema import (
 )
 from bagwise.training import TrainingOptions
 
-PROPOSED = ("rc", "rc_approx", "cc", "cc_approx")
 _CHECKS = {
     "dataset": short_text,
     "model": short_text,
@@ -86,12 +85,13 @@ class RunSettings:
         for field, check in _CHECKS.items():
             check(getattr(self, field), field)
         object.__setattr__(self, "method_options", _pairs(self.method_options))
-        if self.method in METHODS and not takes(self.method, "engine"):
-            object.__setattr__(self, "engine", "-")
         if check_names:
             self.require_known()
-        if self.method == "supervised":
-            object.__setattr__(self, "bag_size", 1)
+        if self.method in METHODS:
+            if not takes(self.method, "engine"):
+                object.__setattr__(self, "engine", "-")
+            if METHODS[self.method].needs_labels:  # which bags there are makes no difference
+                object.__setattr__(self, "bag_size", 1)
         for field in ("lr", "weight_decay", "average"):  # 0 and 0.0 are one run, with one name
             value = getattr(self, field)
             object.__setattr__(self, field, None if value is None else float(value))
@@ -99,15 +99,10 @@ class RunSettings:
 
     def require_known(self) -> None:
         """Data set, model, method and engine must be known here; another one is a ValueError."""
-        for field, known in (
-            ("dataset", DATASETS),
-            ("model", MODELS),
-            ("method", METHODS),
-            ("engine", (*ENGINES, "-")),
-        ):
-            if getattr(self, field) not in known:
-                given = getattr(self, field)
-                raise ValueError(f"{field} is {given!r}; choose one of {', '.join(known)}.")
+        for registry in (DATASETS, MODELS, METHODS, ENGINES):
+            name = getattr(self, registry.kind)
+            if (registry.kind, name) != ("engine", "-"):  # of a method without one
+                registry[name]
         if self.method_options:
             self.new_method()  # knows its options
 

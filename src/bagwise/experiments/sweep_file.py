@@ -184,7 +184,7 @@ def _method_options(content: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _has(method: Any, option: str) -> bool:
-    return isinstance(method, str) and method in METHODS and takes(method, option)
+    return method in METHODS and takes(method, option)
 
 
 def _applies(override: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The methods, found by name: rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll, supervised."""
+"""The methods, found by name: supervised, rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll."""
 
 from bagwise.methods.base import METHODS, Batch, Method, make_method, register, takes
 from bagwise.methods.direct import CC, DLLP, CCApprox, Supervised
@@ -11,6 +11,7 @@ __all__ = [
     "LLPFC",
     "METHODS",
     "OT",
+    "PAPER_METHODS",
     "PLL",
     "RC",
     "Batch",
@@ -22,3 +23,19 @@ __all__ = [
     "register",
     "takes",
 ]
+
+PAPER_METHODS: dict[str, type[Method]] = {
+    "supervised": Supervised,
+    "rc": RC,
+    "rc_approx": RCApprox,
+    "cc": CC,
+    "cc_approx": CCApprox,
+    "dllp": DLLP,
+    "llpfc": LLPFC,
+    "ot": OT,
+    "pll": PLL,
+}
+"""Those of the paper, in its order."""
+
+for _name, _cls in PAPER_METHODS.items():
+    METHODS[_name] = _cls

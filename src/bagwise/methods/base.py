@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import torch
 
 from bagwise.bags import Bags
 from bagwise.data import BagData
+from bagwise.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,22 @@ class Method(ABC):
     From then on `method="dllp_halved"` works everywhere. Constructor arguments become options of
     the method; keep them in attributes of the same names. Tensors that must survive between
     batches go into `self.kept`: they are part of every checkpoint.
+
+    Attributes:
+        name: by which it is found; `register` sets it.
+        title: in tables and figures; the name if there is none.
+        color: of its curves; if there is none, one is chosen.
+        line: style of its curves, as matplotlib writes it.
+        proposed: whether it is one of the paper's own, which tables compare with the others.
+        needs_labels: whether it learns from labels of instances; bags then play no part.
     """
 
     name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    color: ClassVar[str] = ""
+    line: ClassVar[str] = "-"
+    proposed: ClassVar[bool] = False
+    needs_labels: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.kept: dict[str, torch.Tensor] = {}
@@ -104,41 +118,21 @@ class Method(ABC):
         return {}
 
 
-METHODS: dict[str, type[Method]] = {}
+class _Methods(Registry[type[Method]]):
+    """The methods; each knows its name."""
 
-_M = TypeVar("_M", bound=type[Method])
-
-
-def register(name: str) -> Callable[[_M], _M]:
-    """Make a method class known by name.
-
-    A name is taken once; only a class of the same module and qualified name may take it again, as
-    when a notebook's cell is run twice.
-    """
-    if not isinstance(name, str) or not name.isidentifier():
-        raise ValueError(
-            f'a method is registered as {name!r}; write @register("name") with a name of letters, '
-            "digits and underscores that begins with a letter."
-        )
-
-    def enter(cls: _M) -> _M:
+    def __setitem__(self, name: str, cls: type[Method]) -> None:
         _check_class(cls)
-        for known, other in METHODS.items():
-            same = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
-            if known == name and not same:
-                raise ValueError(
-                    f"there is a method {name!r} already, {other.__module__}.{other.__qualname__}; "
-                    "choose another name."
-                )
-            if known != name and other is cls:
-                raise ValueError(
-                    f"{cls.__qualname__} is registered as {known!r} already; a class has one name."
-                )
+        super().__setitem__(name, cls)
         cls.name = name
-        METHODS[name] = cls
-        return cls
 
-    return enter
+    def __delitem__(self, name: str) -> None:
+        self[name].name = ""
+        super().__delitem__(name)
+
+
+METHODS = _Methods("method", "bagwise.methods")
+register = METHODS.register
 
 
 def _check_class(cls: Any) -> None:
@@ -184,13 +178,12 @@ def make_method(method: Any, **options: Any) -> Method:
                 f"give {type(method).__name__} its options when it is made."
             )
         made = method
-    elif isinstance(method, str) and method in METHODS:
-        _refuse_unknown(METHODS[method], method, options)
+    else:
+        cls = METHODS[method]
+        _refuse_unknown(cls, method, options)
         try:
-            made = METHODS[method](**options)
+            made = cls(**options)
         except TypeError as error:
             raise TypeError(f"method {method!r}: {error}") from None
-    else:
-        raise ValueError(f"method is {method!r}; choose one of {', '.join(METHODS)}.")
     made.get_params()  # an author's mistake shows now, not when hours of training are saved
     return made

@@ -8,11 +8,10 @@ import torch
 
 from bagwise.data import BagData
 from bagwise.losses import cc_loss, dllp_loss
-from bagwise.methods.base import Batch, Method, register
+from bagwise.methods.base import Batch, Method
 from bagwise.posterior import check_engine
 
 
-@register("cc")
 class CC(Method):
     """Classifier-consistent learning: maximum likelihood of the bags' label counts.
 
@@ -20,6 +19,8 @@ class CC(Method):
         engine: how the likelihood is computed.
         **options: of the engine.
     """
+
+    title, color, line, proposed = "CC", "#b5179e", "-", True
 
     def __init__(self, engine: str = "auto", **options: Any) -> None:
         super().__init__()
@@ -33,17 +34,19 @@ class CC(Method):
         return cc_loss(logits, batch.bags, self.engine, **self.options)
 
 
-@register("cc_approx")
 class CCApprox(CC):
     """CC with the paper's multinomial approximation of the likelihood."""
+
+    title, color, line = "CC_Approx", "#e58bd5", "--"
 
     def __init__(self) -> None:
         super().__init__(engine="multinomial")
 
 
-@register("dllp")
 class DLLP(Method):
     """Cross-entropy of mean probabilities and proportions."""
+
+    title, color, line = "DLLP", "#2a9d3a", "-."
 
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
         """`dllp_loss`."""
@@ -51,9 +54,10 @@ class DLLP(Method):
         return dllp_loss(logits, batch.bags)
 
 
-@register("supervised")
 class Supervised(Method):
     """Cross-entropy against the true labels: the ceiling that bag methods are compared with."""
+
+    title, color, line, needs_labels = "Supervised", "#555555", ":", True
 
     def begin(self, data: BagData, device: torch.device) -> None:
         """Take the labels."""

@@ -10,7 +10,7 @@ import torch
 from bagwise.bags import Bags
 from bagwise.data import BagData
 from bagwise.losses import llpfc_loss
-from bagwise.methods.base import Batch, Method, register
+from bagwise.methods.base import Batch, Method
 
 
 def transition_matrices(proportions: torch.Tensor) -> torch.Tensor:
@@ -30,7 +30,6 @@ def transition_matrices(proportions: torch.Tensor) -> torch.Tensor:
     return torch.where(totals > 0, proportions / totals.clamp(min=1e-30), 0.0)
 
 
-@register("llpfc")
 class LLPFC(Method):
     """LLPFC-uniform: C bags at random make a group; bag i of it gives its instances noisy label i.
 
@@ -39,6 +38,8 @@ class LLPFC(Method):
     Args:
         regroup_every: epochs between new groups.
     """
+
+    title, color, line = "LLPFC", "#e07a00", "-."
 
     def __init__(self, regroup_every: int = 20) -> None:
         super().__init__()

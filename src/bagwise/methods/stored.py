@@ -11,7 +11,7 @@ from torch.nn.functional import log_softmax
 from bagwise.bags import Bags
 from bagwise.data import BagData
 from bagwise.losses import check_logits, ot_loss, pll_loss, weighted_cross_entropy
-from bagwise.methods.base import Batch, Method, register
+from bagwise.methods.base import Batch, Method
 from bagwise.posterior import bag_posterior, check_engine
 
 
@@ -41,7 +41,6 @@ class StoredProbabilities(Method):
         """The loss of a batch, given the stored log-probabilities (n, C) of its instances."""
 
 
-@register("rc")
 class RC(StoredProbabilities):
     """Risk-consistent learning: weights are the label posterior given the counts.
 
@@ -51,6 +50,8 @@ class RC(StoredProbabilities):
             between these weights and the multinomial ones.
         **options: of the engine.
     """
+
+    title, color, line, proposed = "RC", "#0b5fa5", "-", True
 
     def __init__(self, engine: str = "auto", record_gap: bool = False, **options: Any) -> None:
         super().__init__()
@@ -78,15 +79,15 @@ class RC(StoredProbabilities):
         return {"weight_gap": gap}
 
 
-@register("rc_approx")
 class RCApprox(RC):
     """RC with the paper's multinomial approximation of the posterior."""
+
+    title, color, line = "RC_Approx", "#5aa9e6", "--"
 
     def __init__(self) -> None:
         super().__init__(engine="multinomial")
 
 
-@register("ot")
 class OT(StoredProbabilities):
     """Pseudo-labels by entropic optimal transport between instances and label counts.
 
@@ -94,6 +95,8 @@ class OT(StoredProbabilities):
         epsilon: strength of the entropy.
         iterations: Sinkhorn iterations.
     """
+
+    title, color, line = "OT", "#8a6d00", "-."
 
     def __init__(self, epsilon: float = 1.0, iterations: int = 75) -> None:
         super().__init__()
@@ -105,9 +108,10 @@ class OT(StoredProbabilities):
         return ot_loss(logits, bags, stored, self.epsilon, self.iterations)
 
 
-@register("pll")
 class PLL(StoredProbabilities):
     """Partial-label learning: which labels occur in a bag, not how often."""
+
+    title, color, line = "PLL", "#8d99ae", ":"
 
     def loss_given(self, logits: torch.Tensor, bags: Bags, stored: torch.Tensor) -> torch.Tensor:
         """`pll_loss`."""

@@ -20,6 +20,7 @@ from bagwise.posterior.exact import exact_posterior, lattice_states
 from bagwise.posterior.labeling import most_probable_labeling
 from bagwise.posterior.multinomial import multinomial_posterior
 from bagwise.posterior.transport import transport_posterior
+from bagwise.registry import Registry
 
 __all__ = [
     "ENGINES",
@@ -35,13 +36,15 @@ __all__ = [
     "transport_posterior",
 ]
 
-ENGINES: dict[str, Callable[..., Posterior]] = {
-    "auto": auto_posterior,
-    "exact": exact_posterior,
-    "bethe": bethe_posterior,
-    "multinomial": multinomial_posterior,
-    "transport": transport_posterior,
-}
+ENGINES = Registry[Callable[..., Posterior]]("engine", "bagwise.engines")
+"""Functions (log_probs (N, C), bags, options by name) -> Posterior. `ENGINES.register("name")` adds
+one; see docs/architecture.md."""
+
+ENGINES["auto"] = auto_posterior
+ENGINES["exact"] = exact_posterior
+ENGINES["bethe"] = bethe_posterior
+ENGINES["multinomial"] = multinomial_posterior
+ENGINES["transport"] = transport_posterior
 
 
 def bag_posterior(
@@ -86,15 +89,14 @@ def bag_posterior(
     >>> torch.equal(log_probs.grad, post.weights)
     True
     """
-    if options or engine not in ENGINES:
+    function = ENGINES[engine]
+    if options:
         check_engine(engine, options)
-    return ENGINES[engine](log_probs, bags, **options)
+    return function(log_probs, bags, **options)
 
 
 def check_engine(engine: str, options: Iterable[str] = ()) -> None:
     """Refuse an engine that there is not, and options that it does not have."""
-    if not isinstance(engine, str) or engine not in ENGINES:
-        raise ValueError(f"engine is {engine!r}; choose one of {', '.join(ENGINES)}.")
     known = list(inspect.signature(ENGINES[engine]).parameters)[2:]
     for name in options:
         if name not in known:

@@ -97,13 +97,16 @@ def check_config(path: Path, config: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"{path} is damaged: {error}") from error
     params = config["params"]
     if params.get("model") is not None and params["model"] not in MODELS:
-        raise ValueError(f"{path} names the model {params['model']!r}, which does not exist.")
+        raise ValueError(
+            f"{path} names the model {params['model']!r}, which does not exist here; "
+            "import the module that registers it first (bagwise --plugin MODULE ...)."
+        )
     if missing := {"model", "method"} - params.keys():
         raise ValueError(f"{path} is damaged: params.{min(missing)} is missing.")
     if params["method"] not in METHODS:
         raise ValueError(
             f"{path} names the method {params['method']!r}, which does not exist here; "
-            "import the module that registers it first."
+            "import the module that registers it first (bagwise --plugin MODULE ...)."
         )
     return config
 

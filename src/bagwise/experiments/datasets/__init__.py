@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from sklearn.datasets import load_digits
 
 from bagwise.experiments.datasets.catalog import SOURCES, DatasetNotFoundError, fetch, find, folders
 from bagwise.experiments.datasets.readers import DataFileError, read_cifar10, read_idx_pair
+from bagwise.registry import Registry
 
 __all__ = [
     "DATASETS",
@@ -22,9 +25,8 @@ __all__ = [
     "find",
     "folders",
     "load_dataset",
+    "standardised",
 ]
-
-DATASETS = ("digits", *SOURCES)
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,17 @@ class Dataset:
     n_classes: int = 10
 
 
+Loader = Callable[[Path | None, bool], Dataset]
+"""loader(data_dir or None, whether to show progress) reads a data set."""
+
+DATASETS = Registry[Loader]("dataset", "bagwise.datasets")
+
+
 def load_dataset(name: str, data_dir: str | Path | None = None, progress: bool = True) -> Dataset:
     """Read a data set, downloading it where it is nowhere on this machine.
 
     Args:
-        name: digits (embedded), mnist, fashion-mnist, kmnist or cifar10.
+        name: digits (embedded), mnist, fashion-mnist, kmnist, cifar10, or a registered one.
         data_dir: a folder with a folder of that name; looked at before $BAGWISE_DATA, the user's
             cache and the system's data sets.
         progress: show a progress bar for downloads.
@@ -62,17 +70,25 @@ def load_dataset(name: str, data_dir: str | Path | None = None, progress: bool =
     >>> digits.train_inputs.shape, digits.test_inputs.shape
     (torch.Size([1437, 1, 8, 8]), torch.Size([360, 1, 8, 8]))
     """
-    if name not in DATASETS:
-        raise ValueError(f"dataset is {name!r}; choose one of {', '.join(DATASETS)}.")
-    if name == "digits":
-        return _digits()
-    folder = fetch(name, None if data_dir is None else Path(data_dir), progress)
-    if name == "cifar10":
-        unpacked = folder / str(SOURCES[name].unpacked)
-        parts = read_cifar10(
-            unpacked if unpacked.is_dir() else folder / next(iter(SOURCES[name].hashes))
+    found = DATASETS[name](None if data_dir is None else Path(data_dir), progress)
+    if not isinstance(found, Dataset):
+        raise TypeError(
+            f"the loader of {name!r} returned a {type(found).__name__}; a Dataset is expected."
         )
-        return _standardised(name, *parts)
+    return found
+
+
+@DATASETS.register("digits")
+def _digits(data_dir: Path | None, progress: bool) -> Dataset:
+    """scikit-learn's digits: every fifth one is for testing."""
+    images, labels = load_digits(return_X_y=True)
+    images = images.reshape(-1, 1, 8, 8)
+    test = np.arange(len(labels)) % 5 == 0
+    return standardised("digits", images[~test], labels[~test], images[test], labels[test])
+
+
+def _idx(name: str, data_dir: Path | None, progress: bool) -> Dataset:
+    folder = fetch(name, data_dir, progress)
     files = [folder / file for file in SOURCES[name].hashes]
     train_images, train_labels = read_idx_pair(files[0], files[1], 10)
     test_images, test_labels = read_idx_pair(files[2], files[3], 10)
@@ -80,24 +96,30 @@ def load_dataset(name: str, data_dir: str | Path | None = None, progress: bool =
         if images.shape[2:] != (28, 28):
             size = " x ".join(map(str, images.shape[2:]))
             raise DataFileError(f"{file} has images of {size} pixels; 28 x 28 are expected.")
-    return _standardised(name, train_images, train_labels, test_images, test_labels)
+    return standardised(name, train_images, train_labels, test_images, test_labels)
 
 
-def _digits() -> Dataset:
-    """scikit-learn's digits: every fifth one is for testing."""
-    images, labels = load_digits(return_X_y=True)
-    images = images.reshape(-1, 1, 8, 8)
-    test = np.arange(len(labels)) % 5 == 0
-    return _standardised("digits", images[~test], labels[~test], images[test], labels[test])
+for _name in ("mnist", "fashion-mnist", "kmnist"):
+    DATASETS[_name] = partial(_idx, _name)
 
 
-def _standardised(
+@DATASETS.register("cifar10")
+def _cifar10(data_dir: Path | None, progress: bool) -> Dataset:
+    source = SOURCES["cifar10"]
+    folder = fetch("cifar10", data_dir, progress)
+    unpacked = folder / str(source.unpacked)
+    images = read_cifar10(unpacked if unpacked.is_dir() else folder / next(iter(source.hashes)))
+    return standardised("cifar10", *images)
+
+
+def standardised(
     name: str,
     train_images: npt.NDArray[np.generic],
     train_labels: npt.NDArray[np.generic],
     test_images: npt.NDArray[np.generic],
     test_labels: npt.NDArray[np.generic],
 ) -> Dataset:
+    """A data set of images (N, channels, height, width), by channel as training images are."""
     axes = (0, 2, 3)
     pixels = train_images.astype(np.float32)
     mean = pixels.mean(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
