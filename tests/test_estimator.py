@@ -19,7 +19,7 @@ from sklearn.preprocessing import PowerTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagKFold, Bags, LLPClassifier, bag_scorer, most_probable_labeling
-from bagwise.estimator.method_of import new_method
+from bagwise.estimator.parameters import new_method
 from bagwise.estimator.targets import bag_targets
 from bagwise.methods import CC, METHODS, OT, Method
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bagwise.bags import Bags
-    from bagwise.data import BagData
+    from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
     from bagwise.estimator import BagKFold, LLPClassifier, bag_scorer
     from bagwise.losses import cc_loss, dllp_loss, llpfc_loss, ot_loss, pll_loss, rc_loss
     from bagwise.posterior import Posterior, bag_posterior, most_probable_labeling
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from bagwise.training import TrainingOptions, train
 
 __all__ = [
+    "BagBatchSampler",
     "BagData",
+    "BagDataset",
     "BagKFold",
     "Bags",
     "LLPClassifier",
@@ -24,6 +26,7 @@ __all__ = [
     "bag_posterior",
     "bag_scorer",
     "cc_loss",
+    "collate",
     "dllp_loss",
     "llpfc_loss",
     "most_probable_labeling",
@@ -39,7 +42,7 @@ __version__ = "0.1.0"
 # `import bagwise` and `bagwise --help` need not wait for all of them.
 _ROOMS = {
     "bags": ("Bags",),
-    "data": ("BagData",),
+    "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
     "estimator": ("BagKFold", "LLPClassifier", "bag_scorer"),
     "losses": ("cc_loss", "dllp_loss", "llpfc_loss", "ot_loss", "pll_loss", "rc_loss"),
     "posterior": ("Posterior", "bag_posterior", "most_probable_labeling"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import nn
@@ -60,9 +61,15 @@ class Standardize(nn.Module):
         std = torch.where(std > 1e-6 * mean.abs() + 1e-12, torch.maximum(std, size), 1.0)
         return cls(mean[0], std[0])
 
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
+        """Where the module goes to another device, single precision goes there."""
+        if fn(torch.empty(0)).device.type != "cpu":
+            self.mean, self.std = self.mean.float(), self.std.float()
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Standardise (N, ...) in the precision of the inputs; the result is single precision."""
-        kind = inputs.dtype
+        kind = inputs.dtype if inputs.is_floating_point() else torch.float32
         return ((inputs - self.mean.to(kind)) / self.std.to(kind)).float()
 
 

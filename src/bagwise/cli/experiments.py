@@ -79,7 +79,10 @@ def train(
     seed: Annotated[int, typer.Option(help="Of the bags, the model and the batches.")] = 0,
     engine: Annotated[str, typer.Option(help="Of rc and cc: auto, exact or bethe.")] = "auto",
     set_: Options = None,
-    schedule: Annotated[str, typer.Option(help="constant or one_cycle.")] = "constant",
+    schedule: Annotated[
+        str, typer.Option(help="constant, one_cycle, cosine, ..., see docs/sweeps.md.")
+    ] = "constant",
+    optimizer: Annotated[str, typer.Option(help="adam, adamw or sgd.")] = "adam",
     average: Annotated[
         float | None, typer.Option(help="Decay of averaged weights, for instance 0.998.")
     ] = None,
@@ -104,8 +107,9 @@ def train(
             epochs,
             seed,
             engine,
-            schedule,  # type: ignore[arg-type]  # checked there
+            schedule,
             average,
+            optimizer=optimizer,
             method_options=options_of(set_),  # type: ignore[arg-type]  # pairs are made of it
         )
         if engine not in ("auto", settings.engine):

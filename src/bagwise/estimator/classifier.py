@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,14 +19,15 @@ from torch import nn
 from bagwise.bags import FloatArray
 from bagwise.checks import DEVICE, RANDOM_STATE, TRUE_OR_FALSE, check_all, real_number
 from bagwise.data import BagData
+from bagwise.data.inputs import sample
 from bagwise.estimator.inputs import Rows, pieces, to_tensor
-from bagwise.estimator.method_of import new_method
 from bagwise.estimator.mixups import (
     refuse_ids_as_labels,
     refuse_ids_as_targets,
     refuse_swapped,
     warn_of_ids,
 )
+from bagwise.estimator.parameters import new_method, training_options
 from bagwise.estimator.proportions import Proportions
 from bagwise.estimator.selection import split_bags
 from bagwise.estimator.targets import BagTargets, bag_targets, label_targets
@@ -34,8 +35,10 @@ from bagwise.methods import Method
 from bagwise.networks import Factory, Standardize, make_model
 from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.storage import model_folder as archive
-from bagwise.training import TrainingOptions, train
+from bagwise.training import Callback, train
 from bagwise.training.evaluation import log_likelihoods, predict_logits
+from bagwise.training.optimizers import OptimizerFactory, ScheduleFactory
+from bagwise.training.options import Augment
 
 # What TrainingOptions does not check; method, model and engine have messages of their own.
 _PARAMETERS = {
@@ -52,6 +55,7 @@ _ROWS: dict[str, Any] = {
     "dtype": [np.float32, np.float64],
 }
 
+_SAMPLE = 10_000  # instances that are looked at where not all are in memory
 _METHOD = "method__"  # before an option of the method
 MANY_BAGS = 50  # enough that a tenth of them can choose an epoch
 
@@ -65,18 +69,23 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             (n, C) logits, or a function of (shape of an instance, C) that returns one.
         engine: how RC and CC compute the posterior of a bag, see `bagwise.bag_posterior`.
         epochs: passes over the training bags.
-        lr: learning rate of Adam.
-        weight_decay: of Adam.
+        lr: learning rate.
+        weight_decay: of the optimizer.
         batch_instances: instances in a batch of whole bags.
         batch_bags: bags in a batch at least, where the model has batch normalisation, also if they
             have more instances than that; see `bagwise.TrainingOptions`.
-        schedule: "one_cycle" or "constant" learning rate.
+        schedule: of the learning rate: "one_cycle", "constant" or one of PyTorch's, see
+            `bagwise.TrainingOptions`, as of the following.
         average: decay of a moving average of the weights, or None.
         validation_fraction: share of the bags held out to choose the best epoch by their
             likelihood; 0 keeps the last epoch. "auto" is a tenth from 50 bags on and 0 below, where
             the bags are missed in training and are too few to tell one epoch from another. Not used
             if `fit` is given a validation set.
         patience: stop after this many epochs without improvement, or None.
+        optimizer: adam, adamw, sgd, or a function of the parameters that makes one.
+        optimizer_options: further arguments of a named optimizer.
+        schedule_options: arguments of a schedule of PyTorch.
+        augment: a function of (inputs, generator) that changes the inputs of each training batch.
         standardize: standardise inputs by column (images by channel); part of the model.
         device: where the model computes.
         random_state: seed of everything random.
@@ -110,10 +119,14 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight_decay: float = 1e-5,
         batch_instances: int = 256,
         batch_bags: int = 8,
-        schedule: str = "one_cycle",
+        schedule: str | ScheduleFactory = "one_cycle",
         average: float | None = None,
         validation_fraction: float | Literal["auto"] = "auto",
         patience: int | None = None,
+        optimizer: str | OptimizerFactory = "adam",
+        optimizer_options: Mapping[str, Any] | None = None,
+        schedule_options: Mapping[str, Any] | None = None,
+        augment: Augment | None = None,
         standardize: bool = True,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
@@ -132,6 +145,10 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.average = average
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.optimizer = optimizer
+        self.optimizer_options = optimizer_options
+        self.schedule_options = schedule_options
+        self.augment = augment
         self.standardize = standardize
         self.device = device
         self.random_state = random_state
@@ -219,21 +236,27 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         classes: npt.ArrayLike,
         validation: BagData | None = None,
         checkpoint: Path | None = None,
+        *,
+        callbacks: Sequence[Callback] = (),
+        workers: int = 0,
     ) -> LLPClassifier:
         """Learn from instances that lie sorted by bag already; nothing is copied or held out.
 
         Args:
-            data: instances and their bags.
+            data: instances and their bags. The instances may lie in a memory-mapped file or be a
+                `Dataset`; the statistics to standardise by are then those of 10,000 of them.
             classes: (C,) the class labels, in the order of the counts.
             validation: bags to choose the best epoch by; without them it is the last.
             checkpoint: a folder for the state of training, from which the same call goes on.
+            callbacks: see `bagwise.training.Callback`.
+            workers: processes that fetch the instances of a `Dataset`.
         """
         check_all(_PARAMETERS, self)
         self._set_classes(np.asarray(classes), from_bags=True)
-        self.shape_in_ = tuple(data.inputs.shape[1:])
+        self.shape_in_ = data.shape
         self.n_features_in_ = self.shape_in_[0]
         seed = int(check_random_state(self.random_state).randint(2**31))
-        return self._train(data, validation, seed, checkpoint)
+        return self._train(data, validation, seed, checkpoint, callbacks, workers)
 
     def _fraction_held_out(self, n_bags: int) -> float:
         if self.validation_fraction == "auto":
@@ -249,29 +272,27 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._from_bags = from_bags
 
     def _train(
-        self, data: BagData, held_out: BagData | None, seed: int, checkpoint: Path | None = None
+        self,
+        data: BagData,
+        held_out: BagData | None,
+        seed: int,
+        checkpoint: Path | None = None,
+        callbacks: Sequence[Callback] = (),
+        workers: int = 0,
     ) -> LLPClassifier:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            model = self._new_model(data.inputs)
+            whole = isinstance(data.inputs, torch.Tensor)
+            model = self._new_model(data.inputs if whole else sample(data.inputs, _SAMPLE))
         result = train(
             model,
             data,
             new_method(self.method, self.engine, self._method_options()),
-            TrainingOptions(
-                epochs=self.epochs,
-                lr=self.lr,
-                weight_decay=self.weight_decay,
-                batch_instances=self.batch_instances,
-                batch_bags=self.batch_bags,
-                schedule=self.schedule,  # type: ignore[arg-type]  # checked by TrainingOptions
-                average=self.average,
-                patience=self.patience,
-                seed=seed,
-            ),
+            training_options(self, seed, workers),
             validation=held_out,
             checkpoint=checkpoint,
             device=self.device,
+            callbacks=callbacks,
             progress=self.verbose,
         )
         self.model_ = result.model

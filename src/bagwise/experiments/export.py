@@ -18,7 +18,7 @@ from bagwise.experiments.run import (
     read_results,
     without_copies,
 )
-from bagwise.experiments.settings import RunSettings
+from bagwise.experiments.settings import LATER, OPTIONS, RunSettings
 from bagwise.storage.files import write_atomically
 from bagwise.storage.schema import number, wrong
 from bagwise.training import Row
@@ -44,10 +44,12 @@ def export_runs(results: list[RunResult], folder: Path) -> list[Path]:
             key: repr(value) if isinstance(value, float) else value
             for key, value in asdict(result.settings).items()
         }
-        options = settings.pop("method_options")
+        for key, value in LATER.items():
+            if settings[key] == value:
+                del settings[key]
+            elif key in OPTIONS:
+                settings[key] = json.dumps(dict(getattr(result.settings, key)))
         row: dict[str, Any] = {"run": name, **settings}
-        if options:
-            row["method_options"] = json.dumps(dict(result.settings.method_options))
         for select in ("accuracy", "bag_loss"):
             best = result.best_row(select)
             row[f"epoch_by_{select}"] = int(best["epoch"])
@@ -133,17 +135,19 @@ def _settings(row: dict[str, str]) -> RunSettings:
     return settings
 
 
-def _options(text: str) -> Any:
+def _options(name: str, text: str) -> Any:
     try:
         return json.loads(text or "{}")
     except RecursionError as error:
-        raise ValueError("method_options is nested too deeply.") from error
+        raise ValueError(f"{name} is nested too deeply.") from error
 
 
 def _value(name: str, text: str) -> Any:
     """A setting from its text: a number where the settings have one, nothing where it is empty."""
-    if name == "method_options":
-        return _options(text)
+    if name in OPTIONS:
+        return _options(name, text)
+    if not text and name in LATER:
+        return LATER[name]
     kinds = get_args(_KINDS[name]) or (_KINDS[name],)
     if not text and type(None) in kinds:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import KW_ONLY, MISSING, InitVar, asdict, dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 from bagwise.experiments.datasets import DATASETS
 from bagwise.methods import METHODS, Method, make_method, takes
@@ -14,6 +14,7 @@ from bagwise.posterior import ENGINES
 from bagwise.storage.schema import (
     LARGE,
     any_number,
+    list_of,
     maybe,
     number,
     record,
@@ -22,6 +23,9 @@ from bagwise.storage.schema import (
     wrong,
 )
 from bagwise.training import TrainingOptions
+
+Pairs = tuple[tuple[str, Any], ...]
+"""Names and values, sorted by name."""
 
 _CHECKS = {
     "dataset": short_text,
@@ -36,7 +40,13 @@ _CHECKS = {
     "average": maybe(number(0, 1, within=True)),
     "batch_instances": whole(1, 10**9),
     "weight_decay": number(0),
+    "optimizer": short_text,
+    "clip": maybe(number(0, LARGE, within=True)),
 }
+OPTIONS = ("method_options", "optimizer_options", "schedule_options")
+"""Settings that are names and values themselves."""
+LATER = {"optimizer": "adam", "clip": None, **dict.fromkeys(OPTIONS, ())}
+"""Settings that runs of before there were any have at these values: they keep their names."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +62,15 @@ class RunSettings:
         epochs: at most.
         seed: of the validation split, the bags, the model and the batches.
         engine: of RC and CC; other methods have none ("-").
-        schedule: "constant" (the paper) or "one_cycle".
+        schedule: "constant" (the paper), "one_cycle" or another of `bagwise.TrainingOptions`.
         average: decay of averaged weights, or None (the paper).
         batch_instances: instances in a batch.
-        weight_decay: of Adam.
+        weight_decay: of the optimizer.
         method_options: pairs of a name and a value, sorted; a mapping is taken too.
+        optimizer: "adam" (the paper), "adamw" or "sgd".
+        optimizer_options: pairs like the method's.
+        schedule_options: likewise.
+        clip: largest norm of a step's gradient, or None (the paper).
         check_names: whether data set, model, method and engine must be known here. To do a run they
             must; the settings of a run that was done elsewhere need not.
 
@@ -73,26 +87,31 @@ class RunSettings:
     epochs: int
     seed: int
     engine: str = "auto"
-    schedule: Literal["constant", "one_cycle"] = "constant"
+    schedule: str = "constant"
     average: float | None = None
     batch_instances: int = 256
     weight_decay: float = 1e-5
-    method_options: tuple[tuple[str, Any], ...] = ()
+    method_options: Pairs = ()
+    optimizer: str = "adam"
+    optimizer_options: Pairs = ()
+    schedule_options: Pairs = ()
+    clip: float | None = None
     _: KW_ONLY
     check_names: InitVar[bool] = True
 
     def __post_init__(self, check_names: bool) -> None:
         for field, check in _CHECKS.items():
             check(getattr(self, field), field)
-        object.__setattr__(self, "method_options", _pairs(self.method_options))
-        if check_names:
-            self.require_known()
+        for field in OPTIONS:
+            object.__setattr__(self, field, _pairs(getattr(self, field), field))
         if self.method in METHODS:
             if not takes(self.method, "engine"):
                 object.__setattr__(self, "engine", "-")
             if METHODS[self.method].needs_labels:  # which bags there are makes no difference
                 object.__setattr__(self, "bag_size", 1)
-        for field in ("lr", "weight_decay", "average"):  # 0 and 0.0 are one run, with one name
+        if check_names:
+            self.require_known()
+        for field in ("lr", "weight_decay", "average", "clip"):  # 0 and 0.0 are one run
             value = getattr(self, field)
             object.__setattr__(self, field, None if value is None else float(value))
         self.options()  # checks the rest
@@ -115,7 +134,11 @@ class RunSettings:
             batch_instances=self.batch_instances,
             schedule=self.schedule,
             average=self.average,
+            clip=self.clip,
             seed=self.seed,
+            optimizer=self.optimizer,
+            optimizer_options=dict(self.optimizer_options),
+            schedule_options=dict(self.schedule_options),
         )
 
     def new_method(self) -> Method:
@@ -129,8 +152,9 @@ class RunSettings:
     def name(self) -> str:
         """A folder's name: readable, and different for different settings."""
         settings = asdict(self)
-        if not self.method_options:  # runs of before there were any keep their names
-            del settings["method_options"]
+        for field, value in LATER.items():
+            if settings[field] == value:
+                del settings[field]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
         return (
             f"{self.dataset}-{self.model}-{self.method}-K{self.bag_size}-lr{self.lr:g}"
@@ -151,18 +175,24 @@ class RunSettings:
         return cls(**settings, check_names=check_names)
 
 
-def _pairs(options: Any) -> tuple[tuple[str, Any], ...]:
-    """Options of a method, sorted, from a mapping or from pairs as JSON has them."""
+def _pairs(options: Any, place: str) -> Pairs:
+    """Names and values, sorted, from a mapping or from pairs as JSON has them."""
     if isinstance(options, list | tuple):
         if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in options):
-            raise wrong(options, "method_options", "a table of names and values")
+            raise wrong(options, place, "a table of names and values")
         options = {str(name): value for name, value in options}
-    record({}, others=_single)(options, "method_options")
-    return tuple(sorted(options.items()))
+    record({}, others=_single)(options, place)
+    return tuple(sorted((name, _frozen(value)) for name, value in options.items()))
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _single(value: Any, place: str) -> None:
-    if isinstance(value, str):
+    if isinstance(value, list | tuple):  # betas of Adam, milestones of a schedule
+        list_of(any_number, 1)(list(value), place)
+    elif isinstance(value, str):
         short_text(value, place)
     elif not isinstance(value, bool | None):
         any_number(value, place)

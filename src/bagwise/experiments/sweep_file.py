@@ -20,7 +20,18 @@ _AXES = {
     "seeds": "seed",
     "lrs": "lr",
 }
-_SINGLE = ("epochs", "engine", "schedule", "average", "batch_instances", "weight_decay")
+_SINGLE = (
+    "epochs",
+    "engine",
+    "schedule",
+    "schedule_options",
+    "optimizer",
+    "optimizer_options",
+    "average",
+    "clip",
+    "batch_instances",
+    "weight_decay",
+)
 _SELECT = ("accuracy", "bag_loss")
 
 
@@ -117,6 +128,9 @@ def read_sweep(path: Path) -> Sweep:
 
         [method_options]             # and fixed ones
         iterations = 50
+
+        [optimizer_options]          # with optimizer = "adamw", for instance, above
+        betas = [0.9, 0.99]
 
         [pilot]                      # without it every learning rate is run in full
         epochs = 3

@@ -22,10 +22,13 @@ class Batch:
     Attributes:
         rows: (n,) rows of the training data.
         bags: the bags these rows make up, or None where a method batches single instances.
+        labels: (n,) on the model's device, -1 where a label is not known; None where none is. The
+            training loop puts them here, whatever yields the batch.
     """
 
     rows: torch.Tensor
     bags: Bags | None
+    labels: torch.Tensor | None = None
 
 
 class Method(ABC):

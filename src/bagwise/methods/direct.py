@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn.functional import cross_entropy
 
 from bagwise.data import BagData
 from bagwise.losses import cc_loss, dllp_loss
@@ -60,15 +61,15 @@ class Supervised(Method):
     title, color, line, needs_labels = "Supervised", "#555555", ":", True
 
     def begin(self, data: BagData, device: torch.device) -> None:
-        """Take the labels."""
+        """Check that there are labels."""
         if data.labels is None:
             raise ValueError(
-                "supervised learning needs a label for each instance; "
+                "supervised learning needs labels of instances; "
                 "only the bags' counts are given. Choose a bag method, for instance cc."
             )
-        self._labels = data.labels.to(device)
 
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Cross-entropy."""
-        labels = self._labels[batch.rows.to(logits.device)]
-        return torch.nn.functional.cross_entropy(logits, labels)
+        """Cross-entropy of the instances whose label is known."""
+        assert batch.labels is not None
+        total = cross_entropy(logits, batch.labels, ignore_index=-1, reduction="sum")
+        return total / (batch.labels >= 0).sum().clamp(min=1)

@@ -77,7 +77,8 @@ def _posterior(
         log_likelihood += shifts
     found = (log_likelihood, weights, np.empty(0) if gradient is None else gradient)
     kind = _precision(log_probs)
-    first, second, third = (torch.from_numpy(x).to(log_probs.device, kind) for x in found)
+    # The type first: not every device has double precision.
+    first, second, third = (torch.from_numpy(x).to(kind).to(log_probs.device) for x in found)
     return first, second, third
 
 
@@ -161,7 +162,7 @@ class _Gradient(torch.autograd.Function):
         of_bags = torch.zeros_like(grad).index_add(
             0, torch.from_numpy(bags.bag_of_row).to(grad.device), (direction * gradient).sum(1)
         )
-        second = torch.from_numpy(bent).to(log_probs.device, log_probs.dtype)
+        second = torch.from_numpy(bent).to(log_probs.dtype).to(log_probs.device)
         if torch.is_grad_enabled():
             second, of_bags = _NoThird.apply(second, of_bags, log_probs, grad, direction)  # type: ignore[no-untyped-call]
         return second, of_bags, None, None, None, None, None

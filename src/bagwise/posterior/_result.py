@@ -52,7 +52,7 @@ def checked_array(log_probs: torch.Tensor, bags: Bags) -> tuple[FloatArray, Floa
     Returns:
         ((N, C) the array, (B,) what the shifts took from each bag's log-likelihood, or None).
     """
-    log_p: FloatArray = log_probs.detach().to("cpu", torch.float64).contiguous().numpy()
+    log_p: FloatArray = log_probs.detach().cpu().double().contiguous().numpy()
     lowest, highest = log_p.min(), log_p.max()
     if not highest < np.inf:  # true for NaN too
         _refuse_nan(log_p, bags)

@@ -81,7 +81,10 @@ def save(
     try:
         for name, content in {CONFIG: config, **(beside or {})}.items():
             write_atomically(new / name, json.dumps(content, indent=1).encode())
-        save_tensors(new / TENSORS, classifier.model_.state_dict(), {"format": FORMAT})
+        tensors = classifier.model_.state_dict()
+        for name in {"0.mean", "0.std"} & tensors.keys() if classifier.standardize else ():
+            tensors[name] = tensors[name].cpu().double()  # single precision on some devices
+        save_tensors(new / TENSORS, tensors, {"format": FORMAT})
         _put(new, place)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
@@ -163,7 +166,8 @@ def _plain_params(classifier: LLPClassifier) -> dict[str, Any]:
                 'put @register("name") before the class.'
             )
         params["method"], options = method.name, method.get_params()
-    params["model"] = params["model"] if isinstance(params["model"], str) else None
+    for name in ("model", "optimizer", "schedule", "augment"):  # functions are not saved
+        params[name] = params[name] if isinstance(params[name], str) else None
     params["device"] = str(params["device"])
     if not isinstance(params["random_state"], int):
         params["random_state"] = None

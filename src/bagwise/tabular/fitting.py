@@ -15,7 +15,7 @@ import bagwise
 from bagwise.bags import IntArray
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
-from bagwise.estimator.method_of import new_method
+from bagwise.estimator.parameters import new_method
 from bagwise.estimator.targets import NumbersAre
 from bagwise.tabular.assessment import assess, surprising_bags
 from bagwise.tabular.bag_table import GatheredBags, gather

@@ -1,6 +1,17 @@
 """The training loop, and what it needs: options, batches that fit memory, evaluation, run state."""
 
-from bagwise.training.loop import DivergedError, Row, TrainingResult, train
+from bagwise.training.callbacks import Callback, JsonLines, TensorBoard
+from bagwise.training.loop import Row, TrainingResult, train
 from bagwise.training.options import TrainingOptions
+from bagwise.training.tally import DivergedError
 
-__all__ = ["DivergedError", "Row", "TrainingOptions", "TrainingResult", "train"]
+__all__ = [
+    "Callback",
+    "DivergedError",
+    "JsonLines",
+    "Row",
+    "TensorBoard",
+    "TrainingOptions",
+    "TrainingResult",
+    "train",
+]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import nn
 
 from bagwise.bags import Bags
-from bagwise.data import BagData
+from bagwise.data import BagData, Inputs
+from bagwise.data.inputs import feed, on_device
 from bagwise.posterior import bag_posterior
 
 _CHUNK = 1024
@@ -16,9 +19,11 @@ _FEW = 32  # rows below which matrix products are rounded differently, according
 
 @torch.no_grad()
 def predict_logits(
-    model: nn.Module, inputs: torch.Tensor, device: torch.device | str = "cpu"
+    model: nn.Module, inputs: Inputs, device: torch.device | str = "cpu", workers: int = 0
 ) -> torch.Tensor:
     """(N, C) logits in evaluation mode, computed piece by piece, on the CPU.
+
+    The inputs are a tensor or what else `BagData` takes; `workers` processes fetch a `Dataset`'s.
 
     A few rows are filled up with zeros, so that the logits of a row predicted alone are those it
     has among a few others, to the last digit.
@@ -29,9 +34,13 @@ def predict_logits(
     was_training = model.training
     model.eval()
     parts = []
-    for part in torch.split(inputs, _CHUNK):
+    if isinstance(inputs, torch.Tensor):
+        pieces: Iterable[torch.Tensor] = torch.split(inputs, _CHUNK)
+    else:
+        pieces = feed(inputs, torch.split(torch.arange(len(inputs)), _CHUNK), workers)
+    for part in pieces:
         added = part.new_zeros(max(_FEW - len(part), 0), *part.shape[1:])
-        parts.append(model(torch.cat([part, added]).to(device))[: len(part)].cpu())
+        parts.append(model(on_device(torch.cat([part, added]), device))[: len(part)].cpu())
     model.train(was_training)
     return torch.cat(parts)
 
@@ -51,7 +60,7 @@ def log_likelihoods(logits: torch.Tensor, bags: Bags) -> torch.Tensor:
 
 
 def evaluate(
-    model: nn.Module, data: BagData, device: torch.device | str = "cpu"
+    model: nn.Module, data: BagData, device: torch.device | str = "cpu", workers: int = 0
 ) -> dict[str, float]:
     """`bag_loss`, the mean -log P(S|X) / K per instance, and `accuracy` where labels are known.
 
@@ -61,10 +70,12 @@ def evaluate(
     >>> round(evaluate(model, data)["bag_loss"], 4)
     0.3466
     """
-    logits = predict_logits(model, data.inputs, device)
+    logits = predict_logits(model, data.inputs, device, workers)
     if not logits.isfinite().all():  # a diverged model is worse than any other
         return {"bag_loss": float("inf")} | ({} if data.labels is None else {"accuracy": 0.0})
     measured = {"bag_loss": -log_likelihoods(logits, data.bags).sum().item() / len(data)}
     if data.labels is not None:
-        measured["accuracy"] = (logits.argmax(-1) == data.labels).double().mean().item()
+        known = data.labels >= 0
+        right = logits.argmax(-1)[known] == data.labels[known]
+        measured["accuracy"] = right.double().mean().item()
     return measured

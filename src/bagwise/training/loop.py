@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import math
+import itertools
 import time
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +13,21 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from bagwise.data import BagData
+from bagwise.data import BagData, Inputs
+from bagwise.data.inputs import feed, on_device
 from bagwise.methods import Batch, Method, make_method
+from bagwise.training.averaging import averaged
+from bagwise.training.callbacks import Callback
 from bagwise.training.evaluation import evaluate
 from bagwise.training.memory import instances_that_fit
+from bagwise.training.optimizers import Schedule, new_optimizer, state_layout
 from bagwise.training.options import TrainingOptions
 from bagwise.training.progress import TrainingProgress
+from bagwise.training.randomness import seeded
 from bagwise.training.run_state import RunState, load_run, save_run
+from bagwise.training.tally import Tally, refuse_broken
 
 Row = dict[str, float]
-
-
-class DivergedError(RuntimeError):
-    """The loss became NaN or infinite."""
 
 
 @dataclass
@@ -55,23 +57,29 @@ def train(
     test: BagData | None = None,
     checkpoint: str | Path | None = None,
     device: torch.device | str = "cpu",
+    callbacks: Sequence[Callback] = (),
     progress: bool = True,
 ) -> TrainingResult:
     """Train `model` on bags.
 
     One seed makes a run repeatable bit for bit on one machine's CPU. With `checkpoint`, a folder,
     all that a run needs to go on is written there after each epoch, in one step; the same call then
-    goes on where a killed run was and ends exactly as if it had never stopped.
+    goes on where a killed run was and ends exactly as if it had never stopped. That is a promise
+    for inputs in tensors and arrays. Of a `Dataset` it holds if its items are always the same, or
+    draw from PyTorch's generator or Python's `random` and are fetched by the same number of
+    workers.
 
     Args:
         model: maps (n, ...) inputs to (n, C) logits; it is trained in place.
-        data: the training bags; labels, if there are any, only serve `supervised` and the history.
+        data: the training bags; labels, where there are any, serve methods that ask for them, and
+            the history.
         method: a name or a `Method`.
         options: how to train.
         validation: bags to choose the best epoch by.
         test: measured each epoch for the history, never used to choose.
         checkpoint: a folder for the run's state.
-        device: where the model computes.
+        device: where the model computes. Double precision stays on the CPU.
+        callbacks: called before, after and between epochs, see `bagwise.training.Callback`.
         progress: show a progress bar, on a terminal.
 
     >>> from bagwise import Bags
@@ -95,25 +103,28 @@ def train(
             'use select="bag_loss", which needs only the counts.'
         )
     model.to(device)
-    inputs = data.inputs.to(device)
+    inputs = data.inputs
+    if isinstance(inputs, torch.Tensor):
+        inputs = on_device(inputs, device)
     bags = _bags_in_a_batch(model, len(data.bags), options)
-    most = instances_that_fit(model, inputs) if bags > 1 else None
+    most = instances_that_fit(model, inputs, device) if bags > 1 else None
     method.begin(data, device)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(options.seed)
+    with seeded(options.seed, device):
+        parts = {
+            name: part for name, part in (("val", validation), ("test", test)) if part is not None
+        }
         state = RunState(
             model=model,
-            average=copy.deepcopy(model).requires_grad_(False) if options.average else None,
-            optimizer=torch.optim.Adam(
-                model.parameters(), lr=options.lr, weight_decay=options.weight_decay
-            ),
+            average=None if options.average is None else averaged(model, options.average),
+            optimizer=new_optimizer(options, model.parameters()),
+            optimizer_layout=state_layout(options),
             method=method,
             generator=torch.Generator().manual_seed(options.seed),
+            device=device,
             n_classes=data.bags.n_classes,
             measures=tuple(
                 f"{name}_{key}"
-                for name, part in (("val", validation), ("test", test))
-                if part is not None
+                for name, part in parts.items()
                 for key in ("bag_loss", *(() if part.labels is None else ("accuracy",)))
             ),
         )
@@ -126,26 +137,33 @@ def train(
                     f"the run in {checkpoint} has {len(state.history)} epochs already, and only "
                     f"{options.epochs} are asked for; use another folder."
                 )
+        schedule = Schedule(options, state.optimizer, state.history)
+        kept = model if state.average is None else state.average.module
+        for callback in callbacks:
+            callback.on_train_begin(state.history, kept)
         with TrainingProgress(method.name, options.epochs, state.history, progress) as bar:
             while not _finished(state, options):
                 started = time.perf_counter()
-                row = _epoch(state, data, inputs, options, bags, most, bar)
-                kept = state.average or model
-                _refuse_broken(kept, f"the last steps of epoch {row['epoch']}")
-                for name, part in (("val", validation), ("test", test)):
-                    if part is not None:
-                        measured = evaluate(kept, part, device)
-                        row |= {f"{name}_{key}": value for key, value in measured.items()}
+                row = _epoch(state, data, inputs, options, schedule, bags, most, bar)
+                refuse_broken(kept, f"the last steps of epoch {row['epoch']}")
+                for name, part in parts.items():
+                    measured = evaluate(kept, part, device, options.workers)
+                    row |= {f"{name}_{key}": value for key, value in measured.items()}
                 row["seconds"] = time.perf_counter() - started
                 state.history.append(row)
+                schedule.epoch_done(row)
                 if _is_best(state.history, options):
                     state.best_epoch = int(row["epoch"])
                     state.best = {k: v.detach().clone() for k, v in kept.state_dict().items()}
                 if checkpoint is not None:
                     save_run(Path(checkpoint), state, identity)
+                for callback in callbacks:
+                    callback.on_epoch_end(row, kept)
                 bar.epoch_done(row)
     model.load_state_dict(state.best)
     model.eval()
+    for callback in callbacks:
+        callback.on_train_end(state.history, model)
     return TrainingResult(model, state.history, state.best_epoch)
 
 
@@ -160,8 +178,9 @@ def _bags_in_a_batch(model: nn.Module, n_bags: int, options: TrainingOptions) ->
 def _epoch(
     state: RunState,
     data: BagData,
-    inputs: torch.Tensor,
+    inputs: Inputs,
     options: TrainingOptions,
+    schedule: Schedule,
     bags: int,
     most: int | None,
     bar: TrainingProgress,
@@ -170,36 +189,37 @@ def _epoch(
     epoch = len(state.history) + 1
     model, method = state.model, state.method
     method.begin_epoch(epoch, state.generator)
-    loss_sum = 0.0
-    correct = seen = 0
-    batches = method.batches(data, options.batch_instances, state.generator, bags, most)
-    for number, batch in enumerate(batches, start=1):
-        rate = options.lr * _schedule(options, (epoch - 1 + seen / len(data)) / options.epochs)
-        for group in state.optimizer.param_groups:
-            group["lr"] = rate
-        model.train(len(batch.rows) > 1)  # batch normalisation has no statistics of one row
-        logits = model(inputs[batch.rows.to(inputs.device)])
-        value = _step(state, logits, batch, options.clip, f"epoch {epoch}, batch {number}")
-        if state.average is not None and options.average is not None:
-            _move_average(state.average, model, options.average, state.steps)
-        state.steps += 1
-        loss_sum += value * len(batch.rows)
-        seen += len(batch.rows)
+    tally = Tally(epoch, state.device)
+    batches, ahead = itertools.tee(
+        method.batches(data, options.batch_instances, state.generator, bags, most)
+    )
+    fed = feed(inputs, (batch.rows for batch in ahead), options.workers, state.generator)
+    for batch, found in zip(batches, fed, strict=True):
+        schedule.before_step((epoch - 1 + tally.seen / len(data)) / options.epochs)
         if data.labels is not None:
-            found = logits.detach().argmax(-1).cpu()
-            correct += int((found == data.labels[batch.rows]).sum())
-        bar.step(seen / len(data))
-    row: Row = {"epoch": epoch, "train_loss": loss_sum / seen, "lr": float(rate)}
+            batch = replace(batch, labels=data.labels[batch.rows].to(state.device))
+        found = on_device(found, state.device)
+        if options.augment is not None:
+            found = options.augment(found, state.generator)
+        model.train(len(batch.rows) > 1)  # batch normalisation has no statistics of one row
+        logits = model(found)
+        loss = _step(state, logits, batch, options.clip, tally)
+        if state.average is not None:
+            state.average.update_parameters(model)
+        state.steps += 1
+        tally.add(loss, logits.detach(), batch)
+        bar.step(tally.seen / len(data))
+    row: Row = {"epoch": epoch, **tally.means(), "lr": schedule.rate}
     if data.labels is not None:
-        row["train_accuracy"] = correct / seen
+        row["train_accuracy"] = tally.accuracy()
     row |= method.epoch_metrics()
     row["seconds"] = 0.0  # known when the epoch has been evaluated
     return row
 
 
 def _step(
-    state: RunState, logits: torch.Tensor, batch: Batch, clip: float | None, place: str
-) -> float:
+    state: RunState, logits: torch.Tensor, batch: Batch, clip: float | None, tally: Tally
+) -> torch.Tensor:
     """One step of the optimizer; returns the loss before it."""
     expected = (len(batch.rows), state.n_classes)
     if logits.shape != expected:
@@ -207,54 +227,13 @@ def _step(
             f"the model returns {tuple(logits.shape)} for {expected[0]} instances of "
             f"{expected[1]} classes; {expected} is expected."
         )
-    if not logits.isfinite().all():
-        raise _diverged("the model's output", place)
-    loss = state.method.loss(logits, batch)
-    value = loss.item()
-    if not math.isfinite(value):
-        raise _diverged("the loss", place)
+    loss = tally.watched(logits, lambda: state.method.loss(logits, batch))
     state.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     if clip is not None:
         nn.utils.clip_grad_norm_(state.model.parameters(), clip)
     state.optimizer.step()
-    return value
-
-
-def _refuse_broken(model: nn.Module, place: str) -> None:
-    for tensor in model.state_dict().values():
-        if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise _diverged("a weight", place)
-
-
-def _diverged(what: str, place: str) -> DivergedError:
-    return DivergedError(
-        f"{what} became NaN or infinite in {place}. The usual causes are a learning rate that is "
-        "too high (try a tenth of it) and inputs that are not standardised. The last checkpoint, "
-        "if one was asked for, is that of the epoch before."
-    )
-
-
-def _schedule(options: TrainingOptions, done: float) -> float:
-    """Factor of the learning rate after the share `done` of all epochs."""
-    if options.schedule == "constant":
-        return 1.0
-    rise = 0.3
-    if done < rise:
-        return 0.04 + 0.96 * (1 - math.cos(math.pi * done / rise)) / 2
-    return max((1 + math.cos(math.pi * (done - rise) / (1 - rise))) / 2, 1e-4)
-
-
-@torch.no_grad()
-def _move_average(average: nn.Module, model: nn.Module, decay: float, steps: int) -> None:
-    """Move the averaged weights towards the current ones; fast at first, when they are far off."""
-    decay = min(decay, (1 + steps) / (10 + steps))
-    own, current = average.state_dict(), model.state_dict()
-    for name, tensor in own.items():
-        if tensor.is_floating_point():
-            tensor.lerp_(current[name], 1 - decay)
-        else:
-            tensor.copy_(current[name])
+    return loss.detach()
 
 
 def _is_best(history: list[Row], options: TrainingOptions) -> bool:
@@ -276,15 +255,10 @@ def _identity(
     model: nn.Module, method: Method, options: TrainingOptions, *data: BagData | None
 ) -> dict[str, Any]:
     """What must be the same for a run to go on from a checkpoint."""
-    settings = asdict(options)
-    if options.schedule == "constant":
-        del settings["epochs"]  # a run may be made longer
-    if options.batch_bags == 1:
-        del settings["batch_bags"]  # checkpoints from before there was a choice stay good
     return {
         "method": method.name or type(method).__name__,
         "method options": {name: repr(value) for name, value in method.get_params().items()},
-        "options": settings,
+        "options": options.identity(),
         "data": [None if part is None else part.fingerprint() for part in data],
         "model": {name: list(value.shape) for name, value in model.state_dict().items()},
     }

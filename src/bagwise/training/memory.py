@@ -5,12 +5,16 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from bagwise.data.inputs import Inputs, take
+
 # Bytes that a step may keep for its backward pass: what 256 images of 32 x 32 take in `convnet`.
 BUDGET = 2**31
 _SAMPLE = 4
 
 
-def instances_that_fit(model: nn.Module, inputs: torch.Tensor, budget: int = BUDGET) -> int:
+def instances_that_fit(
+    model: nn.Module, inputs: Inputs, device: torch.device | str = "cpu", budget: int = BUDGET
+) -> int:
     """How many of these inputs (N, ...) a training step can take at once, at least one.
 
     Counted is what autograd keeps of some of them for the backward pass, weights left out: a
@@ -21,7 +25,8 @@ def instances_that_fit(model: nn.Module, inputs: torch.Tensor, budget: int = BUD
     >>> instances_that_fit(model, inputs, budget=43_200)  # 8 + 100 numbers of 4 bytes each
     100
     """
-    sample = inputs[:_SAMPLE].clone()  # a view would count the memory of all
+    some = torch.arange(min(_SAMPLE, len(inputs)))
+    sample = take(inputs, some).to(device)  # a copy: a view would count the memory of all
     weights = {tensor.untyped_storage().data_ptr() for tensor in model.state_dict().values()}
     kept: dict[int, int] = {}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from bagwise.methods import Method
 from bagwise.storage.files import (
@@ -31,6 +32,8 @@ from bagwise.storage.schema import (
     whole,
     wrong,
 )
+from bagwise.training.averaging import set_steps
+from bagwise.training.randomness import restore, states
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -40,14 +43,21 @@ class RunState:
     """A training run between two epochs.
 
     Attributes:
+        average: of the weights, where they are averaged.
+        optimizer: of the parameters.
+        optimizer_layout: what it keeps of a parameter, see `state_layout`.
+        generator: of everything that a run draws itself.
+        device: whose generators are part of the state.
         measures: what every row of the history has beside the training's own columns.
     """
 
     model: nn.Module
-    average: nn.Module | None
+    average: AveragedModel | None
     optimizer: torch.optim.Optimizer
+    optimizer_layout: dict[str, bool]
     method: Method
     generator: torch.Generator
+    device: torch.device
     n_classes: int
     measures: tuple[str, ...]
     history: list[dict[str, float]] = field(default_factory=list)
@@ -62,17 +72,24 @@ def save_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
     tensors |= prefixed("best", state.best)
     tensors |= prefixed("method", state.method.kept)
     if state.average is not None:
-        tensors |= prefixed("average", state.average.state_dict())
+        tensors |= prefixed("average", state.average.module.state_dict())
+    numbers: dict[str, float] = {}
     for index, values in state.optimizer.state_dict()["state"].items():
-        tensors |= prefixed(f"optimizer.{index}", values)
+        for name, value in values.items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"optimizer.{index}.{name}"] = value
+            elif isinstance(value, int | float):
+                numbers[f"{index}.{name}"] = value
     tensors["random.order"] = state.generator.get_state()
-    tensors["random.torch"] = torch.get_rng_state()
+    tensors |= prefixed("random", states(state.device))
     facts = {
         "identity": identity,
         "history": state.history,
         "best_epoch": state.best_epoch,
         "steps": state.steps,
     }
+    if numbers:
+        facts["optimizer"] = numbers
     save_tensors(folder / CHECKPOINT, tensors, facts)
 
 
@@ -102,19 +119,23 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
         ) from error
     state.model.load_state_dict(without_prefix("model", tensors))
     if state.average is not None:
-        state.average.load_state_dict(without_prefix("average", tensors))
+        state.average.module.load_state_dict(without_prefix("average", tensors))
+        set_steps(state.average, facts["steps"])
     state.best = without_prefix("best", tensors)
     kept = state.method.kept
     for name, tensor in without_prefix("method", tensors).items():
         kept[name] = tensor.to(kept[name].device) if name in kept else tensor
-    saved: dict[int, dict[str, torch.Tensor]] = {}
-    for name, tensor in without_prefix("optimizer", tensors).items():
+    saved: dict[int, dict[str, Any]] = {}
+    for name, value in {
+        **without_prefix("optimizer", tensors),
+        **facts.get("optimizer", {}),
+    }.items():
         place, key = name.split(".", 1)
-        saved.setdefault(int(place), {})[key] = tensor
+        saved.setdefault(int(place), {})[key] = value
     groups = state.optimizer.state_dict()["param_groups"]
     state.optimizer.load_state_dict({"state": saved, "param_groups": groups})
     state.generator.set_state(tensors["random.order"])
-    torch.set_rng_state(tensors["random.torch"])
+    restore(without_prefix("random", tensors), state.device)
     state.history = facts["history"]
     state.best_epoch = facts["best_epoch"]
     state.steps = facts["steps"]
@@ -124,9 +145,15 @@ def _check_facts(facts: dict[str, Any], state: RunState) -> None:
     losses = {name: number(high=math.inf) for name in state.measures}
     own = {"epoch": whole(1), "train_loss": number(), "lr": number(0), "seconds": number(0)}
     rows = list_of(record(own | losses, others=any_number), 1)
-    record({"identity": anything, "history": rows, "best_epoch": whole(1), "steps": whole()})(
-        facts, ""
-    )
+    record(
+        {"identity": anything, "history": rows, "best_epoch": whole(1), "steps": whole()},
+        {"optimizer": record({}, others=any_number)},
+    )(facts, "")
+    parameters = sum(len(group["params"]) for group in state.optimizer.param_groups)
+    for name in facts.get("optimizer", {}):
+        place, dot, _ = name.partition(".")
+        if not (dot and place.isdecimal() and int(place) < parameters):
+            raise ValueError(f"optimizer has {shown(name)}, which is no parameter's")
     for index, row in enumerate(facts["history"]):
         if row["epoch"] != index + 1:
             raise wrong(row["epoch"], f"history[{index}].epoch", f"{index + 1}")
@@ -139,16 +166,22 @@ def _check_tensors(tensors: dict[str, torch.Tensor], state: RunState) -> None:
     if state.average is not None:
         expected |= prefixed("average", weights)
     require_finite({name: tensors[name] for name in expected if name in tensors})
-    expected |= prefixed("random", dict.fromkeys(("order", "torch"), state.generator.get_state()))
+    expected["random.order"] = state.generator.get_state()
+    expected |= prefixed("random", states(state.device))
+    if "random.device" in tensors:  # of a run that was on another device, where it was
+        expected.setdefault("random.device", tensors["random.device"])
     expected |= prefixed("method", state.method.kept)
     for name, tensor in prefixed("method", without_prefix("method", tensors)).items():
         expected.setdefault(name, tensor)  # added by the method while it was training
     parameters = [p for group in state.optimizer.param_groups for p in group["params"]]
     for index, parameter in enumerate(parameters):
-        # Adam knows nothing of a parameter that never had a gradient.
+        # An optimizer knows nothing of a parameter that never had a gradient.
         if any(name.startswith(f"optimizer.{index}.") for name in tensors):
-            like = dict.fromkeys(("exp_avg", "exp_avg_sq"), parameter)
-            expected |= prefixed(f"optimizer.{index}", {"step": torch.zeros(()), **like})
+            like = {
+                name: parameter if shaped else torch.zeros(())
+                for name, shaped in state.optimizer_layout.items()
+            }
+            expected |= prefixed(f"optimizer.{index}", like)
     compare(tensors, expected)
     for name in ("random.order", "random.torch"):
         try:

@@ -1,12 +1,16 @@
-"""The method that a classifier's parameters describe."""
+"""The method and the training that a classifier's parameters describe."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bagwise.methods import METHODS, Method, make_method, takes
 from bagwise.posterior import check_engine
+from bagwise.training import TrainingOptions
+
+if TYPE_CHECKING:
+    from bagwise.estimator.classifier import LLPClassifier
 
 
 def new_method(method: str | Method, engine: str, options: dict[str, Any]) -> Method:
@@ -42,3 +46,23 @@ def new_method(method: str | Method, engine: str, options: dict[str, Any]) -> Me
             f"{', '.join(takers)} do. Leave engine at 'auto'."
         )
     return make_method(method, **options)
+
+
+def training_options(classifier: LLPClassifier, seed: int, workers: int) -> TrainingOptions:
+    """How to train it."""
+    return TrainingOptions(
+        epochs=classifier.epochs,
+        lr=classifier.lr,
+        weight_decay=classifier.weight_decay,
+        batch_instances=classifier.batch_instances,
+        batch_bags=classifier.batch_bags,
+        schedule=classifier.schedule,
+        average=classifier.average,
+        patience=classifier.patience,
+        seed=seed,
+        optimizer=classifier.optimizer,
+        optimizer_options=classifier.optimizer_options or {},
+        schedule_options=classifier.schedule_options or {},
+        augment=classifier.augment,
+        workers=workers,
+    )

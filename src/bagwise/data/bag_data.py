@@ -1,0 +1,90 @@
+"""Instances and their bags, side by side."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+
+from bagwise.bags import Bags, IntArray
+from bagwise.data import inputs as reading
+from bagwise.data.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class BagData:
+    """Instances sorted by bag, the bags' label counts, and the labels where they are known.
+
+    Attributes:
+        inputs: one row an instance: a tensor (N, ...), a numpy array, also a memory-mapped file, or
+            a map-style `Dataset` of instances, such as images that are read when they are needed.
+        bags: sizes and counts of the bags of these N instances.
+        labels: (N,) integers 0 .. C-1, and -1 where the label is not known; or None, as when none
+            is. They serve supervised training, methods that ask for them, and the measurement of
+            accuracy; the paper's bag methods never look at them.
+
+    >>> data = BagData(torch.randn(5, 3), Bags([3, 2], [[2, 1], [0, 2]]))
+    >>> len(data), data.shape
+    (5, (3,))
+    """
+
+    inputs: Inputs
+    bags: Bags
+    labels: torch.Tensor | None = None
+
+    def __post_init__(self) -> None:
+        reading.check_inputs(self.inputs)
+        if len(self.inputs) != self.bags.n_instances:
+            raise ValueError(
+                f"there are {len(self.inputs)} rows of inputs, but the bags have "
+                f"{self.bags.n_instances} instances; give one row for each, sorted by bag."
+            )
+        if self.labels is not None:
+            self._check_labels(self.labels)
+
+    def _check_labels(self, labels: object) -> None:
+        if not isinstance(labels, torch.Tensor):
+            raise TypeError(f"labels is a {type(labels).__name__}; a torch.Tensor is expected.")
+        if labels.shape != (len(self.inputs),):
+            raise ValueError(
+                f"labels has shape {tuple(labels.shape)}; "
+                f"({len(self.inputs)},) is expected, one label for each instance."
+            )
+        if labels.is_floating_point() or labels.is_complex():
+            raise ValueError(f"labels has dtype {labels.dtype}; integers are expected.")
+        wrong = (labels < -1) | (labels >= self.bags.n_classes)
+        if wrong.any():
+            row = int(wrong.int().argmax())
+            raise ValueError(
+                f"the label of row {row} is {int(labels[row])}; labels lie in 0 .. "
+                f"{self.bags.n_classes - 1}, and -1 says that one is not known."
+            )
+        if (labels < 0).all():
+            object.__setattr__(self, "labels", None)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one instance."""
+        return reading.shape_of(self.inputs)
+
+    def select(self, index: IntArray) -> BagData:
+        """These bags only, in this order. What lies in a file or a `Dataset` is not copied."""
+        rows = torch.from_numpy(self.bags.rows(index))
+        labels = None if self.labels is None else self.labels[rows]
+        return BagData(reading.select(self.inputs, rows), self.bags.select(index), labels)
+
+    def fingerprint(self) -> str:
+        """A short digest of inputs, bags and labels.
+
+        Of a `Dataset` it has the class and the length only, and what its own `fingerprint()`
+        returns, if there is such a method.
+        """
+        digest = hashlib.blake2b(self.bags.fingerprint().encode(), digest_size=8)
+        reading.fingerprint(digest, self.inputs)
+        if self.labels is not None:
+            reading.fingerprint(digest, self.labels)
+        return digest.hexdigest()

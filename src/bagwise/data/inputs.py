@@ -1,0 +1,192 @@
+"""Instances, wherever they are: in memory, in a file, or decoded one by one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, Subset, default_collate
+
+Inputs = Any
+"""N instances: a tensor (N, ...); an array (N, ...), in memory or mapped from a file, or anything
+else with a `shape` and `[rows]`; or a map-style `Dataset`, whose item is one instance as a tensor
+or an array, or a tuple that begins with it."""
+
+_PIECE = 4096  # rows that are looked at at a time
+
+
+def check_inputs(inputs: Inputs) -> None:
+    """Refuse what has no rows to take."""
+    if isinstance(inputs, list | tuple | str | bytes | dict) or not (
+        hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")
+    ):
+        raise TypeError(
+            f"inputs is a {type(inputs).__name__}; a torch.Tensor, a numpy array (also a "
+            "memory-mapped one) or a map-style Dataset is expected."
+        )
+
+
+def is_array(inputs: Inputs) -> bool:
+    """Whether several rows are taken at once, by an index, and all have one known shape."""
+    return hasattr(inputs, "shape") and hasattr(inputs, "dtype")
+
+
+def take(inputs: Inputs, rows: torch.Tensor) -> torch.Tensor:
+    """The instances of these rows (n,), in their order, as a tensor (n, ...).
+
+    >>> take(np.array([[0.0], [1.0], [2.0]]), torch.tensor([2, 0]))
+    tensor([[2.],
+            [0.]], dtype=torch.float64)
+    """
+    if isinstance(inputs, torch.Tensor):
+        return inputs[rows.to(inputs.device)]
+    if isinstance(inputs, np.ndarray):
+        return torch.from_numpy(np.ascontiguousarray(inputs[rows.numpy()]))
+    if is_array(inputs):  # files in chunks want their rows in order
+        order = torch.argsort(rows)
+        found = torch.from_numpy(np.array(inputs[rows[order].numpy()]))
+        return found[torch.argsort(order)]
+    return _collate([_instance(inputs, row) for row in rows.tolist()])
+
+
+def on_device(inputs: torch.Tensor, device: torch.device | str) -> torch.Tensor:
+    """Move to a device; double precision stays on the CPU, because not every device has it."""
+    if inputs.dtype == torch.float64 and torch.device(device).type != "cpu":
+        inputs = inputs.float()
+    return inputs.to(device)
+
+
+def shape_of(inputs: Inputs) -> tuple[int, ...]:
+    """The shape of one instance.
+
+    >>> shape_of(torch.zeros(5, 3, 8, 8))
+    (3, 8, 8)
+    """
+    if is_array(inputs):
+        return tuple(int(size) for size in inputs.shape[1:])
+    return tuple(torch.as_tensor(_instance(inputs, 0)).shape)
+
+
+def sample(inputs: Inputs, most: int) -> torch.Tensor:
+    """At most so many instances, evenly spread over all.
+
+    >>> sample(torch.arange(10), 3)
+    tensor([0, 3, 6])
+    """
+    n = min(most, len(inputs))
+    return take(inputs, torch.arange(n) * len(inputs) // n)
+
+
+def select(inputs: Inputs, rows: torch.Tensor) -> Inputs:
+    """Inputs of these rows alone: copied in memory, looked up later elsewhere."""
+    if isinstance(inputs, torch.Tensor) or type(inputs) is np.ndarray:
+        return inputs[rows]
+    if is_array(inputs):
+        return _Lookup(inputs, rows)
+    return Subset(inputs, rows.tolist())
+
+
+class _Lookup:
+    """Some rows of an array that is not copied, because it may be larger than memory."""
+
+    def __init__(self, inputs: Inputs, rows: torch.Tensor) -> None:
+        nested = isinstance(inputs, _Lookup)
+        self.inputs: Inputs = inputs.inputs if nested else inputs
+        self.rows: torch.Tensor = inputs.rows[rows] if nested else rows
+        self.shape = (len(rows), *inputs.shape[1:])
+        self.dtype = inputs.dtype
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, rows: Any) -> Any:
+        return take(self.inputs, self.rows[rows]).numpy()
+
+
+def feed(
+    inputs: Inputs,
+    rows: Iterable[torch.Tensor],
+    workers: int = 0,
+    generator: torch.Generator | None = None,
+) -> Iterator[torch.Tensor]:
+    """The instances of one index of rows after the other.
+
+    Args:
+        inputs: N instances.
+        rows: indexes (n,), taken as they are needed, by workers some batches ahead.
+        workers: processes that fetch the items of a `Dataset`; of tensors and arrays this process
+            takes the rows itself, which is faster.
+        generator: gives the workers their seeds.
+    """
+    if is_array(inputs):
+        yield from (take(inputs, index) for index in rows)
+        return
+    yield from DataLoader(
+        _Instances(inputs),
+        batch_sampler=_Lists(rows),
+        num_workers=workers,
+        collate_fn=_collate,
+        generator=generator or torch.Generator().manual_seed(0),
+    )
+
+
+class _Instances(Dataset[Any]):
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+
+    def __getitem__(self, row: int) -> Any:
+        return _instance(self.inputs, row)
+
+
+class _Lists:
+    """Indexes as a DataLoader wants them."""
+
+    def __init__(self, rows: Iterable[torch.Tensor]) -> None:
+        self.rows = rows
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (index.tolist() for index in self.rows)
+
+
+def _instance(inputs: Inputs, row: int) -> Any:
+    item = inputs[row]
+    if isinstance(item, tuple | list) and item:
+        item = item[0]
+    if not isinstance(item, torch.Tensor | np.ndarray | np.generic | int | float):
+        raise TypeError(
+            f"item {row} of the inputs is a {type(item).__name__}; a tensor or an array is "
+            "expected, or a tuple that begins with one. Give the Dataset a transform that makes it."
+        )
+    return item
+
+
+def _collate(instances: list[Any]) -> torch.Tensor:
+    shapes = {tuple(getattr(instance, "shape", ())) for instance in instances}
+    if len(shapes) > 1:
+        one, other, *_ = sorted(shapes)
+        raise ValueError(
+            f"instances have the shapes {one} and {other}; all must have one shape, so that they "
+            "can be put together to a batch."
+        )
+    made: torch.Tensor = default_collate(instances)
+    return made
+
+
+def fingerprint(digest: hashlib.blake2b, inputs: Inputs) -> None:
+    """Add inputs to a digest: the values of tensors and arrays; of a Dataset its class and length,
+    and what its own `fingerprint()` says, if it has one.
+    """
+    if isinstance(inputs, torch.Tensor):
+        digest.update(repr((inputs.shape, inputs.dtype)).encode())
+        digest.update(inputs.detach().cpu().contiguous().numpy().data)
+    elif is_array(inputs):
+        digest.update(repr((tuple(inputs.shape), str(inputs.dtype))).encode())
+        for start in range(0, len(inputs), _PIECE):
+            rows = torch.arange(start, min(start + _PIECE, len(inputs)))
+            digest.update(take(inputs, rows).numpy().data)
+    else:
+        own = inputs.fingerprint() if hasattr(inputs, "fingerprint") else ""
+        digest.update(repr((type(inputs).__qualname__, len(inputs), own)).encode())

@@ -1,0 +1,148 @@
+"""Bags for one's own training loop: a dataset of bags, a sampler of batches of them, a collate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset, Sampler
+
+from bagwise.bags import Bags
+from bagwise.checks import Rule, whole_number
+from bagwise.data import inputs as reading
+from bagwise.data.bag_data import BagData
+from bagwise.data.inputs import Inputs
+
+_COUNT = whole_number(1, 2**53)
+
+
+class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """A map-style dataset whose item is a bag: its instances (K, ...) and its counts (C,).
+
+    Args:
+        inputs: as `BagData` takes them; the items of a `Dataset` are fetched bag by bag, by the
+            workers of the `DataLoader`.
+        bags: sizes and counts of the bags of these instances.
+
+    >>> dataset = BagDataset(torch.arange(5.0), Bags([3, 2], [[2, 1], [0, 2]]))
+    >>> dataset[1]
+    (tensor([3., 4.]), tensor([0, 2]))
+    """
+
+    def __init__(self, inputs: Inputs, bags: Bags) -> None:
+        self.data = BagData(inputs, bags)
+
+    def __len__(self) -> int:
+        return len(self.data.bags)
+
+    def __getitem__(self, bag: int) -> tuple[torch.Tensor, torch.Tensor]:
+        bags = self.data.bags
+        if not -len(bags) <= bag < len(bags):
+            raise IndexError(f"there is no bag {bag} among {len(bags)}")
+        start, size = int(bags.offsets[:-1][bag]), int(bags.sizes[bag])
+        rows = torch.arange(start, start + size)
+        return reading.take(self.data.inputs, rows), torch.from_numpy(bags.counts[bag].copy())
+
+
+def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
+    """Put bags together: items (instances (K, ...), counts (C,)) become (inputs (N, ...), `Bags`).
+
+    The `collate_fn` of a `DataLoader` whose dataset has bags as its items: a `BagDataset`, or one's
+    own. What it yields is what a loss takes: `cc_loss(model(inputs), bags)`.
+
+    >>> bag, other = (torch.zeros(3, 4), [2, 1]), (torch.ones(2, 4), [0, 2])
+    >>> inputs, bags = collate([bag, other])
+    >>> inputs.shape, bags
+    (torch.Size([5, 4]), Bags(2 bags, 5 instances, 2 classes, sizes 2 to 3))
+    """
+    for item in items:
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise TypeError(
+                f"an item of the dataset is a {type(item).__name__}; a pair is expected: the "
+                "instances of a bag (K, ...) and its label counts (C,)."
+            )
+    instances = [torch.as_tensor(item[0]) for item in items]
+    counts = np.stack([np.asarray(item[1]) for item in items])
+    return torch.cat(instances), Bags([len(bag) for bag in instances], counts)
+
+
+class BagBatchSampler(Sampler[list[int]]):
+    """Batches of whole bags, up to a number of instances: the `batch_sampler` of a `DataLoader`.
+
+    Bags come in another random order each epoch; seed and epoch decide it, so that a loop which
+    was stopped can go on with `set_epoch`. In distributed training every worker has its own share
+    of an epoch's batches, the same number each: where they do not divide evenly, some batches of
+    the beginning come twice.
+
+    Args:
+        bags: all bags.
+        instances: a batch holds at most so many instances; a larger bag is a batch of its own.
+        min_bags: but at least so many bags, as batch normalisation needs several.
+        shuffle: or in their own order.
+        seed: of the order.
+        rank: which worker this is; that of `torch.distributed` if not given, 0 without it.
+        replicas: how many workers there are; likewise.
+
+    >>> bags = Bags([3, 2, 2, 9, 1], [[3], [2], [2], [9], [1]])
+    >>> list(BagBatchSampler(bags, instances=5, shuffle=False))
+    [[0, 1], [2], [3], [4]]
+    >>> sampler = BagBatchSampler(bags, instances=5, seed=1)
+    >>> first = list(sampler)
+    >>> sampler.set_epoch(1)
+    >>> list(sampler) == first
+    False
+    """
+
+    def __init__(
+        self,
+        bags: Bags,
+        instances: int = 256,
+        *,
+        min_bags: int = 1,
+        shuffle: bool = True,
+        seed: int = 0,
+        rank: int | None = None,
+        replicas: int | None = None,
+    ) -> None:
+        _COUNT.check("instances", instances)
+        _COUNT.check("min_bags", min_bags)
+        whole_number(0, 2**62).check("seed", seed)
+        joined = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if replicas is None:
+            replicas = torch.distributed.get_world_size() if joined else 1
+        if rank is None:
+            rank = torch.distributed.get_rank() if joined else 0
+        _COUNT.check("replicas", replicas)
+        Rule(f"a whole number from 0 to {replicas - 1}", range(replicas).__contains__).check(
+            "rank", rank
+        )
+        self.bags = bags
+        self.instances = instances
+        self.min_bags = min_bags
+        self.shuffle = shuffle
+        self.seed = seed
+        self.rank = rank
+        self.replicas = replicas
+        self.set_epoch(0)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch `iter` yields; call it before each, as of a `DistributedSampler`."""
+        whole_number(0, 2**31).check("epoch", epoch)
+        self.epoch = epoch
+        order = None
+        if self.shuffle:
+            mixed = np.random.SeedSequence([self.seed, epoch]).generate_state(1).item()
+            generator = torch.Generator().manual_seed(mixed)
+            order = torch.randperm(len(self.bags), generator=generator)
+        batches = list(self.bags.batches(self.instances, order, self.min_bags))
+        missing = -len(batches) % self.replicas
+        batches += [batches[place % len(batches)] for place in range(missing)]
+        self._batches = batches[self.rank :: self.replicas]
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (batch.tolist() for batch in self._batches)
