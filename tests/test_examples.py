@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
+from shutil import ignore_patterns
 
 import pytest
 from PIL import Image
@@ -46,6 +50,37 @@ def test_a_new_method_is_one_class() -> None:
     found = accuracies(output_of("new_method.py"))
     assert len(found) == 3
     assert min(found) > 0.95
+
+
+def test_images_on_disk_train_through_workers_killed_and_resumed(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", str(EXAMPLES / "images_on_disk.py")]
+    whole = subprocess.run(
+        [*command, "--epochs", "3", "--folder", "whole"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert whole.returncode == 0, whole.stderr
+    assert len(list((tmp_path / "whole").glob("slide-*/*.png"))) == 1797
+    stopped = tmp_path / "stopped" / "run" / "history.jsonl"
+    shutil.copytree(tmp_path / "whole", tmp_path / "stopped", ignore=ignore_patterns("run"))
+    process = subprocess.Popen([*command, "--epochs", "3", "--folder", "stopped"], cwd=tmp_path)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (stopped.exists() and stopped.read_text()):
+        time.sleep(0.02)
+    process.kill()  # while its workers are fetching
+    process.wait()
+    assert 1 <= len(epochs_in(stopped)) <= 2
+    done = subprocess.run(
+        [*command, "--epochs", "3", "--folder", "stopped"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert epochs_in(stopped) == epochs_in(tmp_path / "whole" / "run" / "history.jsonl")
+    assert done.stdout == whole.stdout
+
+
+def epochs_in(path: Path) -> list[dict[str, float]]:
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in rows]
 
 
 def test_the_demo_shows_a_table_and_draws_a_picture(

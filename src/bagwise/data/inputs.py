@@ -67,7 +67,7 @@ def shape_of(inputs: Inputs) -> tuple[int, ...]:
     """
     if is_array(inputs):
         return tuple(int(size) for size in inputs.shape[1:])
-    return tuple(torch.as_tensor(_instance(inputs, 0)).shape)
+    return tuple(np.shape(_instance(inputs, 0)))
 
 
 def sample(inputs: Inputs, most: int) -> torch.Tensor:
@@ -155,12 +155,21 @@ def _instance(inputs: Inputs, row: int) -> Any:
     item = inputs[row]
     if isinstance(item, tuple | list) and item:
         item = item[0]
-    if not isinstance(item, torch.Tensor | np.ndarray | np.generic | int | float):
+    if isinstance(item, np.ndarray):
+        item = as_tensor(item)
+    if not isinstance(item, torch.Tensor | np.generic | int | float):
         raise TypeError(
             f"item {row} of the inputs is a {type(item).__name__}; a tensor or an array is "
             "expected, or a tuple that begins with one. Give the Dataset a transform that makes it."
         )
     return item
+
+
+def as_tensor(values: Any) -> torch.Tensor:
+    """A tensor of these values, which shares their memory unless that may not be written to."""
+    if isinstance(values, np.ndarray) and not values.flags.writeable:
+        values = values.copy()
+    return torch.as_tensor(values)
 
 
 def _collate(instances: list[Any]) -> torch.Tensor:

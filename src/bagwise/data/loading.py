@@ -63,7 +63,7 @@ def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
                 f"an item of the dataset is a {type(item).__name__}; a pair is expected: the "
                 "instances of a bag (K, ...) and its label counts (C,)."
             )
-    instances = [torch.as_tensor(item[0]) for item in items]
+    instances = [reading.as_tensor(item[0]) for item in items]
     counts = np.stack([np.asarray(item[1]) for item in items])
     return torch.cat(instances), Bags([len(bag) for bag in instances], counts)
 
