@@ -1,6 +1,21 @@
 """`python -m bagwise` is the command `bagwise`."""
 
-from bagwise.cli import app
+import sys
+
+from bagwise.extras import MissingExtraError, require
+
+
+def main() -> None:
+    """Run the command line, or say what it needs."""
+    try:
+        require("typer", "cli")
+        from bagwise.cli import app
+
+        app(prog_name="bagwise")
+    except MissingExtraError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        sys.exit(2)
+
 
 if __name__ == "__main__":
-    app(prog_name="bagwise")
+    main()

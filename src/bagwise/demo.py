@@ -6,7 +6,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import matplotlib as mpl
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -16,6 +15,7 @@ from torch import nn
 
 from bagwise.bags import Bags
 from bagwise.data import BagData
+from bagwise.extras import require
 from bagwise.methods import PAPER_METHODS
 from bagwise.networks import Standardize, mlp
 from bagwise.training import Row, TrainingOptions, train
@@ -58,6 +58,8 @@ def run(
 
 def draw(histories: dict[tuple[str, int], History], path: Path) -> None:
     """Accuracy by epoch at one bag size, and at the end by bag size."""
+    import matplotlib as mpl
+
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
@@ -84,6 +86,7 @@ def draw(histories: dict[tuple[str, int], History], path: Path) -> None:
 
 def main(path: Path = Path("demo/digits.png")) -> None:
     """Run all methods, print the table, draw the picture."""
+    require("matplotlib", "plots")
     console = Console()
     console.print(
         "Handwritten digits in bags: only the number of each digit in a bag is known. A perceptron "

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from bagwise import __version__
+from bagwise.extras import MissingExtraError
 from bagwise.registry import load_plugins
 
 app = typer.Typer(
@@ -77,7 +78,7 @@ def _mistakes() -> tuple[type[Exception], ...]:
     """What a user can cause. Training is imported now, and not for every `--help`."""
     from bagwise.training import DivergedError
 
-    return ValueError, OSError, DivergedError
+    return ValueError, OSError, DivergedError, MissingExtraError
 
 
 def _version(wanted: bool) -> None:

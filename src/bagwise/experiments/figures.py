@@ -7,14 +7,18 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.ticker import MaxNLocator
 
 from bagwise.bags import FloatArray
 from bagwise.experiments.accuracy import Block, Cell, paper_best
 from bagwise.experiments.appearance import color, look
+from bagwise.extras import require
 from bagwise.methods import METHODS
+
+require("matplotlib", "plots")
+
+import matplotlib as mpl  # noqa: E402
+from matplotlib.ticker import MaxNLocator  # noqa: E402
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

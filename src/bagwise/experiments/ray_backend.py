@@ -12,6 +12,7 @@ import torch
 from bagwise.experiments.run import RESULT, RunResult, execute, write_result
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep import ATTEMPTS, Backend, Outcome
+from bagwise.extras import require
 from bagwise.registry import PLUGINS, load_plugins
 
 
@@ -25,10 +26,8 @@ def ray_backend(address: str | None = None, processes: int | None = None) -> Bac
         address: HOST:PORT of a cluster; None starts Ray on this machine.
         processes: cores to use on this machine; all of them if not given.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise ValueError('Ray is not installed; pip install "bagwise[ray]" brings it.') from error
+    require("ray", "ray")
+    import ray
 
     def outcomes(
         runs: list[RunSettings],

@@ -1,6 +1,10 @@
 """HTML pages about models and about sweeps, each one file without outside requests."""
 
-from bagwise.reports.model import model_report
-from bagwise.reports.sweep import sweep_report
+from bagwise.extras import require
+
+require("matplotlib", "plots")
+
+from bagwise.reports.model import model_report  # noqa: E402
+from bagwise.reports.sweep import sweep_report  # noqa: E402
 
 __all__ = ["model_report", "sweep_report"]

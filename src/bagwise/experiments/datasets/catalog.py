@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import pooch
+from bagwise.extras import require
 
 _IDX_FILES = (
     "train-images-idx3-ubyte.gz",
@@ -90,10 +90,17 @@ class DatasetNotFoundError(FileNotFoundError):
 
 def folders(name: str, data_dir: Path | None = None) -> list[Path]:
     """Where the files of a data set are looked for, in order: the cache comes last but one."""
-    roots = [data_dir, os.environ.get("BAGWISE_DATA"), pooch.os_cache("bagwise")]
+    roots = [data_dir, os.environ.get("BAGWISE_DATA"), _cache()]
     found = [Path(root) / name for root in roots if root]
     system_folder = SOURCES[name].system_folder
     return found + ([system_folder] if system_folder else [])
+
+
+def _cache() -> Path:
+    require("pooch", "datasets")
+    import pooch
+
+    return Path(pooch.os_cache("bagwise"))
 
 
 def find(name: str, data_dir: Path | None = None) -> Path | None:
@@ -112,8 +119,10 @@ def fetch(name: str, data_dir: Path | None = None, progress: bool = True) -> Pat
     found = find(name, data_dir)
     if found is not None:
         return found
+    import pooch
+
     source = SOURCES[name]
-    cache = Path(pooch.os_cache("bagwise")) / name
+    cache = _cache() / name
     problems = []
     for file, known_hash in source.hashes.items():
         for mirror in source.mirrors:
