@@ -107,14 +107,32 @@ def test_a_sweep_file_becomes_runs(tmp_path: Path) -> None:
     assert len(runs) == (1 + 2 * 2) * 2 * 2  # supervised has no bag size
     assert {r.engine for r in runs if (r.method, r.bag_size) == ("cc", 16)} == {"bethe"}
     assert {r.engine for r in runs if (r.method, r.bag_size) == ("cc", 8)} == {"auto"}
-    pilots = sweep.pilot_runs()
+    rates = sweep.rates()
+    pilots = sweep.pilot_runs(0, rates)
     assert len(pilots) == 5 * 2
     assert {(run.epochs, run.seed) for run in pilots} == {(1, 0)}
     scores = {run: run.lr if run.method == "cc" else -run.lr for run in pilots}
-    survivors = sweep.surviving_runs(scores)
+    survivors = sweep.full_runs(sweep.surviving_rates(0, rates, scores))
     assert len(survivors) == 5 * 2
     assert {r.lr for r in survivors if r.method == "cc"} == {1e-2}
     assert {r.lr for r in survivors if r.method == "dllp"} == {1e-3}
+
+
+def test_rates_are_halved_from_stage_to_stage(tmp_path: Path) -> None:
+    text = SWEEP.replace("lrs = [1e-3, 1e-2]", "lrs = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1]")
+    text = text.replace("[pilot]\nepochs = 1", "[pilot]\nstages = [1, 2, 4]")
+    sweep = read_sweep(write_sweep(tmp_path, text))
+    rates = sweep.rates()
+    for stage, (epochs, before, left) in enumerate([(1, 5, 3), (2, 3, 2), (4, 2, 1)]):
+        pilots = sweep.pilot_runs(stage, rates)
+        assert {run.epochs for run in pilots} == {epochs}
+        assert len(pilots) == 5 * before
+        scores = {run: -abs(run.lr - 1e-3) for run in pilots if run.lr != 1e-5}  # that one failed
+        rates = sweep.surviving_rates(stage, rates, scores)
+        assert {len(of_cell) for of_cell in rates.values()} == {left}
+    assert {run.lr for run in sweep.full_runs(rates)} == {1e-3}
+    nothing_left = sweep.surviving_rates(0, sweep.rates(), {})  # all failed: all go on
+    assert nothing_left == sweep.rates()
 
 
 def test_the_example_sweep_is_the_papers_grid() -> None:
@@ -131,6 +149,8 @@ def test_the_example_sweep_is_the_papers_grid() -> None:
         (("epochs = 6", ""), "epochs is missing"),
         (('methods = ["supervised", "cc", "dllp"]', 'methods = ["c"]'), "method is 'c'; choose"),
         (("[pilot]\nepochs = 1", "[pilot]\nlength = 1"), r"\[pilot\].*length"),
+        (("[pilot]\nepochs = 1", "[pilot]\nkeep = 1"), r"\[pilot\] needs epochs = 3 .* or stages"),
+        (("[pilot]\nepochs = 1", "[pilot]\nstages = [9, 3]"), r"stages is \[9, 3\]; the later"),
         (("seeds = [0, 1]", "seeds = 0"), "seeds is 0; a list"),
         (("lrs", "learning_rates"), "unknown setting learning_rates"),
         (('engine = "bethe"', "sede = 1"), r"\[\[override\]\] cannot set sede"),
@@ -448,5 +468,5 @@ def test_the_committed_tables_are_made_from_the_committed_runs(select: str) -> N
     assert output == (folder / name).read_text()
     done = {run.settings for run in read_runs(folder)}
     sweep = read_sweep(folder / "sweep.toml")
-    assert done >= set(sweep.pilot_runs())
+    assert done >= set(sweep.pilot_runs(0, sweep.rates()))
     assert len(done) == 2 * 513

@@ -50,13 +50,16 @@ def run_sweep(
     folder.mkdir(parents=True, exist_ok=True)
     report = SweepReport()
     with SweepDisplay(progress) as display:
-        pilots = sweep.pilot_runs()
-        _stage("pilot", pilots, folder, data_dir, backend, report, display)
-        scores = {
-            run: _score(folder / run.name, sweep.select) for run in pilots if _done(folder, run)
-        }
-        survivors = sweep.surviving_runs(scores)
-        _stage("runs", survivors, folder, data_dir, backend, report, display)
+        rates = sweep.rates()
+        stages = () if sweep.pilot is None else sweep.pilot.stages
+        for stage, epochs in enumerate(stages):
+            pilots = sweep.pilot_runs(stage, rates)
+            name = f"pilot, {epochs} epochs" if len(stages) > 1 else "pilot"
+            _stage(name, pilots, folder, data_dir, backend, report, display)
+            done = [run for run in pilots if _done(folder, run)]
+            scores = {run: _score(folder / run.name, sweep.select) for run in done}
+            rates = sweep.surviving_rates(stage, rates, scores)
+        _stage("runs", sweep.full_runs(rates), folder, data_dir, backend, report, display)
     return report
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,27 +36,49 @@ _SELECT = ("accuracy", "bag_loss")
 
 
 _PILOT = record(
-    {"epochs": whole(1)}, {"seeds": list_of(whole(-(2**62), 2**62), 1), "keep": whole(1)}
+    {},
+    {
+        "epochs": whole(1),
+        "stages": list_of(whole(1), 1),
+        "seeds": list_of(whole(-(2**62), 2**62), 1),
+        "keep": whole(1),
+    },
 )
 _OVERRIDES = list_of(record({}, others=anything))
 
 
 @dataclass(frozen=True)
 class Pilot:
-    """A short first stage that sorts out learning rates.
+    """Short runs that sort out learning rates, by successive halving.
+
+    All rates of a cell (data set, model, method, bag size, ...) are run for the epochs of the first
+    stage, the better half of them for those of the second, and so on; the best after the last stage
+    are run in full.
 
     Attributes:
-        epochs: of a pilot run.
+        stages: epochs of a pilot run at each stage, growing.
         seeds: of the pilot runs.
-        keep: how many learning rates of each dataset, model, method and bag size go on.
+        keep: how many learning rates of a cell are run in full.
     """
 
-    epochs: int
+    stages: tuple[int, ...]
     seeds: tuple[int, ...] = (0,)
     keep: int = 1
 
-    def __post_init__(self) -> None:
-        _PILOT({**asdict(self), "seeds": list(self.seeds)}, "pilot")
+    @classmethod
+    def from_dict(cls, content: Any) -> Pilot:
+        """From the table `[pilot]`; `epochs = 3` is one stage."""
+        _PILOT(content, "[pilot]")
+        if ("epochs" in content) == ("stages" in content):
+            raise ValueError("[pilot] needs epochs = 3 for one stage, or stages = [3, 9] for two.")
+        stages = content.get("stages", [content.get("epochs")])
+        if stages != sorted(set(stages)):
+            raise ValueError(f"[pilot].stages is {stages}; the later a stage, the longer its runs.")
+        return cls(tuple(stages), tuple(content.get("seeds", (0,))), content.get("keep", 1))
+
+
+Rates = dict[RunSettings, list[float]]
+"""The learning rates that are left in each cell."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +87,7 @@ class Sweep:
 
     Attributes:
         runs: every run in full, all learning rates.
-        pilot: the first stage, or None.
+        pilot: the stages before the runs in full, or None.
         select: what validation chooses epochs and learning rates by.
     """
 
@@ -73,36 +95,46 @@ class Sweep:
     pilot: Pilot | None
     select: str
 
-    def pilot_runs(self) -> list[RunSettings]:
-        """The runs of the first stage: none where there is nothing to choose from."""
-        if self.pilot is None:
-            return []
-        rates: dict[RunSettings, set[float]] = {}
+    def rates(self) -> Rates:
+        """All learning rates of each cell."""
+        found: Rates = {}
         for run in self.runs:
-            rates.setdefault(_cell(run), set()).add(run.lr)
+            if run.lr not in found.setdefault(_cell(run), []):
+                found[_cell(run)].append(run.lr)
+        return found
+
+    def pilot_runs(self, stage: int, rates: Rates) -> list[RunSettings]:
+        """The runs of a stage: none of a cell where there is nothing left to choose from."""
+        assert self.pilot is not None
         shortened = (
-            replace(run, epochs=self.pilot.epochs, seed=seed)
+            replace(run, epochs=self.pilot.stages[stage], seed=seed)
             for run in self.runs
-            if len(rates[_cell(run)]) > self.pilot.keep
+            if run.lr in rates[_cell(run)] and len(rates[_cell(run)]) > self.pilot.keep
             for seed in self.pilot.seeds
         )
         return list(dict.fromkeys(shortened))
 
-    def surviving_runs(self, scores: dict[RunSettings, float]) -> list[RunSettings]:
-        """The full runs whose learning rate did best in the pilot (scores: the higher the better).
+    def surviving_rates(self, stage: int, rates: Rates, scores: dict[RunSettings, float]) -> Rates:
+        """The rates that did best in a stage (scores: the higher the better).
 
-        A rate whose pilot failed has no score and does not survive, unless all failed.
+        Half of them, rounded up; after the last stage `keep`. A rate whose pilot failed has no
+        score and does not survive, unless all failed.
         """
-        if self.pilot is None:
-            return list(self.runs)
+        assert self.pilot is not None
         found: dict[RunSettings, dict[float, list[float]]] = {}
         for run, score in scores.items():
             found.setdefault(_cell(run), {}).setdefault(run.lr, []).append(score)
-        survivors: dict[RunSettings, list[float]] = {}
+        last = stage == len(self.pilot.stages) - 1
+        survivors = dict(rates)
         for cell, by_rate in found.items():
             means = {rate: sum(values) / len(values) for rate, values in by_rate.items()}
-            survivors[cell] = sorted(means, key=lambda rate: -means[rate])[: self.pilot.keep]
-        return [run for run in self.runs if run.lr in survivors.get(_cell(run), [run.lr])]
+            left = self.pilot.keep if last else max(-(-len(rates[cell]) // 2), self.pilot.keep)
+            survivors[cell] = sorted(means, key=lambda rate: -means[rate])[:left]
+        return survivors
+
+    def full_runs(self, rates: Rates) -> list[RunSettings]:
+        """The runs in full of the rates that are left."""
+        return [run for run in self.runs if run.lr in rates[_cell(run)]]
 
 
 def _cell(run: RunSettings) -> RunSettings:
@@ -133,7 +165,7 @@ def read_sweep(path: Path) -> Sweep:
         betas = [0.9, 0.99]
 
         [pilot]                      # without it every learning rate is run in full
-        epochs = 3
+        stages = [3, 9]              # all rates, then the better half; epochs = 3 is one stage
 
         [[override]]                 # where all conditions hold, other settings
         method = ["rc", "cc"]
@@ -173,8 +205,7 @@ def _parse(content: dict[str, Any]) -> Sweep:
         runs[RunSettings.from_dict(settings | {"method_options": known_options})] = None
     pilot = content.get("pilot")
     if pilot is not None:
-        _PILOT(pilot, "[pilot]")
-        pilot = Pilot(**{**pilot, "seeds": tuple(pilot.get("seeds", (0,)))})
+        pilot = Pilot.from_dict(pilot)
     select = content.get("select", "accuracy")
     if select not in _SELECT:
         raise wrong(select, "select", f"one of {', '.join(_SELECT)}")
