@@ -17,6 +17,7 @@ from bagwise.experiments.run import RunResult, without_copies
 from bagwise.experiments.variants import row_names
 from bagwise.methods import METHODS
 from bagwise.training import Row
+from bagwise.training.selection import best_score
 
 LEVEL = 0.05
 
@@ -172,11 +173,10 @@ def _cell(runs: list[RunResult], select: str) -> Cell:
     most = max(len(group) for group in by_rate.values())
     complete = {lr: group for lr, group in by_rate.items() if len(group) == most}
     common = set.intersection(*(set(group) for group in complete.values()))
-    sign = 1 if select == "accuracy" else -1
 
     def validation(lr: float) -> float:
         scores = [
-            sign * run.best_row(select)[f"val_{select}"]
+            best_score(run.history, select)
             for seed, run in complete[lr].items()
             if seed in common or not common
         ]

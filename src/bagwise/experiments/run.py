@@ -33,6 +33,7 @@ from bagwise.storage.schema import (
 )
 from bagwise.training import Row, train
 from bagwise.training.run_state import CHECKPOINT
+from bagwise.training.selection import best_row
 
 RESULT = "result.json"
 MODEL = "model.safetensors"
@@ -86,8 +87,7 @@ class RunResult:
 
     def best_row(self, select: str = "accuracy") -> Row:
         """The epoch with the best validation `accuracy` (the paper) or `bag_loss` (no labels)."""
-        sign = {"accuracy": 1, "bag_loss": -1}[select]
-        return max(self.history, key=lambda row: sign * row[f"val_{select}"])
+        return best_row(self.history, select)
 
 
 def protocol_data(data: Dataset, bag_size: int, seed: int) -> tuple[BagData, BagData, BagData]:

@@ -14,6 +14,7 @@ from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep_file import Sweep
 from bagwise.experiments.workers import DiedError, Workers
 from bagwise.storage.files import write_atomically
+from bagwise.training.selection import best_score
 
 ERROR = "error.txt"
 ATTEMPTS = 3  # of a run whose worker dies
@@ -57,7 +58,10 @@ def run_sweep(
             name = f"pilot, {epochs} epochs" if len(stages) > 1 else "pilot"
             _stage(name, pilots, folder, data_dir, backend, report, display)
             done = [run for run in pilots if _done(folder, run)]
-            scores = {run: _score(folder / run.name, sweep.select) for run in done}
+            scores = {
+                run: best_score(read_result(folder / run.name / RESULT).history, sweep.select)
+                for run in done
+            }
             rates = sweep.surviving_rates(stage, rates, scores)
         _stage("runs", sweep.full_runs(rates), folder, data_dir, backend, report, display)
     return report
@@ -89,11 +93,6 @@ def _stage(
 
 def _done(folder: Path, run: RunSettings) -> bool:
     return (folder / run.name / RESULT).exists()
-
-
-def _score(folder: Path, select: str) -> float:
-    row = read_result(folder / RESULT).best_row(select)
-    return row[f"val_{select}"] * (1 if select == "accuracy" else -1)
 
 
 def local_backend(processes: int) -> Backend:

@@ -25,6 +25,7 @@ from bagwise.training.options import TrainingOptions
 from bagwise.training.progress import TrainingProgress
 from bagwise.training.randomness import seeded
 from bagwise.training.run_state import RunState, load_run, save_run
+from bagwise.training.selection import best_row
 from bagwise.training.tally import Tally, refuse_broken
 
 Row = dict[str, float]
@@ -152,7 +153,7 @@ def train(
                 row["seconds"] = time.perf_counter() - started
                 state.history.append(row)
                 schedule.epoch_done(row)
-                if _is_best(state.history, options):
+                if best_row(state.history, options.select) is row:
                     state.best_epoch = int(row["epoch"])
                     state.best = {k: v.detach().clone() for k, v in kept.state_dict().items()}
                 if checkpoint is not None:
@@ -234,15 +235,6 @@ def _step(
         nn.utils.clip_grad_norm_(state.model.parameters(), clip)
     state.optimizer.step()
     return loss.detach()
-
-
-def _is_best(history: list[Row], options: TrainingOptions) -> bool:
-    """Whether the last row is better than all before it (ties: the earlier one stays)."""
-    if options.select == "last":
-        return True
-    sign = 1 if options.select == "accuracy" else -1
-    scores = [sign * row[f"val_{options.select}"] for row in history]
-    return len(scores) == 1 or scores[-1] > max(scores[:-1])
 
 
 def _finished(state: RunState, options: TrainingOptions) -> bool:
