@@ -50,16 +50,23 @@ class Standardize(nn.Module):
         self.register_buffer("std", std)
 
     @classmethod
-    def of(cls, inputs: torch.Tensor) -> Standardize:
-        """With the mean and standard deviation of these inputs (N, ...)."""
+    def of(cls, inputs: torch.Tensor, plain: bool = False) -> Standardize:
+        """With the statistics of these inputs (N, ...).
+
+        Args:
+            inputs: the training inputs.
+            plain: divide by the standard deviation itself also where something is seldom, as is
+                usual for images and their channels.
+        """
         axes = [0, *range(2, inputs.dim())]
         values = inputs.double()
         std, mean = torch.std_mean(values, dim=axes, keepdim=True, correction=0)
-        deviation = (values - mean).abs().mean(dim=axes, keepdim=True).clamp(min=1e-300)
-        size = math.sqrt(2 / math.pi) * std.square() / deviation
         # A column of equal values has a spread of rounding errors, not of exactly nothing.
-        std = torch.where(std > 1e-6 * mean.abs() + 1e-12, torch.maximum(std, size), 1.0)
-        return cls(mean[0], std[0])
+        varies = std > 1e-6 * mean.abs() + 1e-12
+        if not plain:
+            deviation = (values - mean).abs().mean(dim=axes, keepdim=True).clamp(min=1e-300)
+            std = torch.maximum(std, math.sqrt(2 / math.pi) * std.square() / deviation)
+        return cls(mean[0], torch.where(varies, std, 1.0)[0])
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Any:
         """Where the module goes to another device, single precision goes there."""

@@ -269,7 +269,11 @@ def _kind(kind: pa.DataType) -> Kind | None:
 
 
 class _Numbers:
-    """Running mean and spread (the pairwise update of Chan, Golub and LeVeque)."""
+    """Running mean and spread (the pairwise update of Chan, Golub and LeVeque).
+
+    `networks.Standardize` wants all inputs at once and every value known; here rows come batch by
+    batch, and cells may be empty. What is rare in a column is limited by `_FAR`.
+    """
 
     def __init__(self, name: str, kind: Kind) -> None:
         self.name, self.kind = name, kind

@@ -14,6 +14,7 @@ from sklearn.datasets import load_digits
 
 from bagwise.experiments.datasets.catalog import SOURCES, DatasetNotFoundError, fetch, find, folders
 from bagwise.experiments.datasets.readers import DataFileError, read_cifar10, read_idx_pair
+from bagwise.networks import Standardize
 from bagwise.registry import Registry
 
 __all__ = [
@@ -120,16 +121,16 @@ def standardised(
     test_labels: npt.NDArray[np.generic],
 ) -> Dataset:
     """A data set of images (N, channels, height, width), by channel as training images are."""
-    axes = (0, 2, 3)
-    pixels = train_images.astype(np.float32)
-    mean = pixels.mean(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
-    std = pixels.std(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
-    if not (std > 0).all():
+    train_pixels, test_pixels = (
+        torch.from_numpy(images.astype(np.float32)) for images in (train_images, test_images)
+    )
+    if (train_pixels == train_pixels[:1, :, :1, :1]).all(dim=(0, 2, 3)).any():
         raise DataFileError(f"all training images of {name} are alike; the files are damaged.")
+    standardize = Standardize.of(train_pixels, plain=True)
     return Dataset(
         name,
-        torch.from_numpy((pixels - mean) / std),
+        standardize(train_pixels),
         torch.from_numpy(train_labels.astype(np.int64)),
-        torch.from_numpy((test_images.astype(np.float32) - mean) / std),
+        standardize(test_pixels),
         torch.from_numpy(test_labels.astype(np.int64)),
     )
