@@ -380,6 +380,17 @@ def test_proportions_become_counts_by_largest_remainder(tmp_path: Path) -> None:
         read_bags(rows, "bag", wrong)
 
 
+def test_a_warning_of_proportions_points_to_the_line_that_gave_them(tmp_path: Path) -> None:
+    rows = write(tmp_path / "r.csv", "bag,x\n" + "A,1\n" * 3 + "B,2\n")
+    labels = write(tmp_path / "l.csv", "bag,no,yes\nA,0.5,0.5\nB,0,1\n")
+    with pytest.warns(UserWarning, match="bag 'A' are not those of its 3 rows") as found:
+        read_bags(rows, "bag", labels)
+    X, shares = np.eye(4), {"A": [0.5, 0.5], "B": [0, 1]}
+    with pytest.warns(UserWarning, match="bag 'A' are not those of its 3 rows") as more:
+        LLPClassifier(model="linear", epochs=1).fit(X, list("AAAB"), shares)
+    assert [warning.filename for warning in (*found, *more)] == [__file__] * 2
+
+
 # What held-out bags say
 
 

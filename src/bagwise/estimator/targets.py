@@ -12,15 +12,18 @@ import numpy.typing as npt
 from bagwise.bags import Bags, FloatArray, IntArray, rounding_slack
 from bagwise.estimator.proportions import Proportions, read_proportions
 
+NumbersAre = Literal["auto", "counts", "proportions", "relative"]
+
 
 @dataclass(frozen=True)
 class BagTargets:
     """Rows sorted by bag, and what is known of the bags.
 
     Attributes:
-        order: (N,) the rows as given, in the order in which `bags` has them.
+        order: (N,) the rows as given, in the order in which `bags` has them; those of no bag are
+            not among them.
         bags: sizes and counts, in the order of `ids`.
-        ids: (B,) sorted bag ids.
+        ids: (B,) bag ids.
         classes: (C,) class labels, in the order of the counts' columns.
         rounding: largest difference between a proportion as given and one of the counts.
     """
@@ -30,6 +33,43 @@ class BagTargets:
     ids: npt.NDArray[Any]
     classes: npt.NDArray[Any]
     rounding: float
+
+    def in_order_given(self) -> tuple[IntArray, npt.NDArray[Any]]:
+        """(N,) the rows that have a bag, as they were given, and (N,) the id of each one's bag."""
+        place = np.argsort(self.order)
+        return self.order[place], self.ids[self.bags.bag_of_row[place]]
+
+
+def sorted_by_bag(
+    bag_of_row: IntArray,
+    ids: npt.NDArray[Any],
+    classes: npt.NDArray[Any],
+    numbers: FloatArray,
+    numbers_are: NumbersAre = "auto",
+) -> BagTargets:
+    """Put rows into the order of their bags; nothing else decides on that order.
+
+    Args:
+        bag_of_row: (rows,) where in `ids` each row's bag is, -1 for none.
+        ids: (B,) names of bags; those without rows are left out.
+        classes: (C,) class labels.
+        numbers: (B, C) counts or proportions, see `to_bags`.
+        numbers_are: what these are.
+
+    >>> counts = np.array([[0., 1.], [1., 1.]])
+    >>> found = sorted_by_bag(
+    ...     np.array([1, -1, 0, 1]), np.array(["a", "b"]), np.array(["no", "yes"]), counts)
+    >>> found.order, found.bags.sizes
+    (array([2, 0, 3]), array([1, 2]))
+    >>> found.in_order_given()
+    (array([0, 2, 3]), array(['b', 'a', 'b'], dtype='<U1'))
+    """
+    rows = np.flatnonzero(bag_of_row >= 0)
+    sizes = np.bincount(bag_of_row[rows], minlength=len(ids))
+    used = np.flatnonzero(sizes)
+    bags, rounding = to_bags(ids[used], sizes[used], numbers[used], numbers_are)
+    order = rows[np.argsort(bag_of_row[rows], kind="stable")]
+    return BagTargets(order, bags, ids[used], classes, rounding)
 
 
 def bag_targets(
@@ -64,8 +104,7 @@ def bag_targets(
     sizes = np.bincount(bag_of_row, minlength=len(ids))
     ascending = bool((np.diff(first) > 0).all())
     names, numbers = read_proportions(ids, sizes, ascending, proportions, classes)
-    bags, rounding = to_bags(ids, sizes, numbers)
-    return BagTargets(np.argsort(bag_of_row, kind="stable"), bags, ids, names, rounding)
+    return sorted_by_bag(bag_of_row, ids, names, numbers)
 
 
 def label_targets(labels: npt.NDArray[Any], classes: npt.NDArray[Any] | None = None) -> BagTargets:
@@ -85,9 +124,6 @@ def _check_kinds(keys: list[Any]) -> None:
             raise ValueError(f"the bag of row {row} is missing; give every row a bag id.")
     if len({isinstance(key, str) for key in keys}) > 1:
         raise ValueError("some bag ids are text and some are numbers; use one kind.")
-
-
-NumbersAre = Literal["auto", "counts", "proportions", "relative"]
 
 
 def to_bags(
@@ -140,6 +176,6 @@ def to_bags(
             f"the proportions {numbers[bag].tolist()} of bag {ids.tolist()[bag]!r} are not those "
             f"of its {sizes[bag]} rows; {bags.counts[bag].tolist()} is taken.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,  # whoever called `fit` or `read_bags`
         )
     return bags, float(differences[bag])

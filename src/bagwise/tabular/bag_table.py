@@ -8,11 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from bagwise.bags import Bags, IntArray
-from bagwise.data import BagData
-from bagwise.estimator.targets import NumbersAre, to_bags
+from bagwise.bags import IntArray
+from bagwise.estimator.targets import BagTargets, NumbersAre, sorted_by_bag
 from bagwise.tabular.columns import ColumnLearner, Columns, Inputs, Surprises
 from bagwise.tabular.labels import LabelTable, bag_ids, read_labels
 from bagwise.tabular.source import Paths, Source, columns_of
@@ -36,35 +34,20 @@ class BagTable(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GatheredBags:
-    """A table's rows sorted by bag.
+class MatchedRows:
+    """What a first reading of a table says: which bag each row is in, and what the columns mean.
 
     Attributes:
-        inputs: (N, width) encoded features.
-        bags: sizes and counts.
-        ids: (B,) names of the bags.
-        classes: class labels.
-        place: (rows of the table,) where each row lies in `inputs`; -1 where it was left out.
+        targets: the rows in the order of their bags, and what is known of these.
         columns: how the features are encoded.
-        rounding: largest difference between a proportion as given and one of the counts.
+        n_rows: of the table, those of no bag included.
         left_out: names of the bags that only one of the two files has.
-        surprises: what the rows have that the columns did not expect.
     """
 
-    inputs: Inputs
-    bags: Bags
-    ids: npt.NDArray[Any]
-    classes: list[str]
-    place: IntArray
+    targets: BagTargets
     columns: Columns
-    rounding: float
+    n_rows: int
     left_out: list[str]
-    surprises: Surprises
-
-    @property
-    def data(self) -> BagData:
-        """For training; shares memory with `inputs`."""
-        return BagData(torch.from_numpy(self.inputs), self.bags)
 
 
 def read_bags(
@@ -103,8 +86,9 @@ def read_bags(
     ((3, 1), ['A', 'A', 'B'], {'no': 1, 'yes': 1})
     """
     key, categories = columns_of(bag), columns_of(categorical)
-    found = gather(
-        Source(data, as_text=[*key, *categories]),
+    source = Source(data, as_text=[*key, *categories])
+    found = match_rows(
+        source,
         key,
         read_labels(labels, key, columns_of(classes) or None),
         features=columns_of(features),
@@ -113,18 +97,15 @@ def read_bags(
         labels_are=labels_are,
         skip_unmatched=skip_unmatched,
     )
-    place = found.place[found.place >= 0]
-    names = found.ids[found.bags.bag_of_row[place]]
-    counts = (dict(zip(found.classes, row, strict=True)) for row in found.bags.counts.tolist())
-    return BagTable(
-        found.inputs[place],
-        names,
-        dict(zip(found.ids.tolist(), counts, strict=True)),
-        found.columns,
-    )
+    targets = found.targets
+    order, names = targets.in_order_given()
+    X, _ = encode_rows(source, found.columns, order, found.n_rows)
+    classes_ = targets.classes.tolist()
+    counts = (dict(zip(classes_, row, strict=True)) for row in targets.bags.counts.tolist())
+    return BagTable(X, names, dict(zip(targets.ids.tolist(), counts, strict=True)), found.columns)
 
 
-def gather(
+def match_rows(
     source: Source,
     key: list[str],
     labels: LabelTable,
@@ -136,8 +117,8 @@ def gather(
     labels_are: NumbersAre = "auto",
     skip_unmatched: bool = False,
     progress: bool = False,
-) -> GatheredBags:
-    """Read rows twice: to learn columns and bags, then to place each encoded row in its bag.
+) -> MatchedRows:
+    """Read the rows once, to learn what the columns mean and which bag of the labels each is in.
 
     With `columns`, these are used and nothing is learnt about the columns.
     """
@@ -151,28 +132,47 @@ def gather(
         codes, names = _bag_codes(source, key, learner, bar)
     columns = columns or learner.finish()  # type: ignore[union-attr]  # one of them is there
     index, left_out = _match(codes, names, labels, str(source.files[0]), skip_unmatched)
-    # Bags in the order of the label file; rows of bags that are left out get no place.
-    bag_of_row = np.where(codes >= 0, index[codes], -1)
-    kept = np.flatnonzero(bag_of_row >= 0)
-    used, bag_of_kept = np.unique(bag_of_row[kept], return_inverse=True)
-    sizes = np.bincount(bag_of_kept, minlength=len(used))
-    ids = np.array(labels.ids, dtype=object)[used]
-    bags, rounding = to_bags(ids, sizes, labels.numbers[used], labels_are)
-    place = np.full(len(codes), -1, dtype=np.int64)
-    place[kept[np.argsort(bag_of_kept, kind="stable")]] = np.arange(len(kept))
-    inputs = np.empty((len(kept), len(columns.encoded_names)), dtype=np.float32)
+    targets = sorted_by_bag(
+        np.where(codes >= 0, index[codes], -1),
+        np.array(labels.ids, dtype=object),
+        np.array(labels.classes, dtype=np.str_),
+        labels.numbers,
+        labels_are,
+    )
+    return MatchedRows(targets, columns, len(codes), left_out)
+
+
+def encode_rows(
+    source: Source, columns: Columns, order: IntArray, n_rows: int, progress: bool = False
+) -> tuple[Inputs, Surprises]:
+    """Read the rows once more, and put those of `order`, encoded, into this order.
+
+    Returns:
+        (len(order), width), and what the rows have that the columns did not expect.
+    """
+    place = places(order, n_rows)
+    inputs = np.empty((len(order), len(columns.encoded_names)), dtype=np.float32)
     surprises = Surprises()
     row = 0
-    with RowProgress("encoding", len(codes), progress) as bar:
+    with RowProgress("encoding", n_rows, progress) as bar:
         for batch in source.batches(columns.names):
-            places = place[row : row + batch.num_rows]
-            there = places >= 0
-            inputs[places[there]] = columns.encode(batch, row, surprises)[there]
+            own = place[row : row + batch.num_rows]
+            there = own >= 0
+            inputs[own[there]] = columns.encode(batch, row, surprises)[there]
             row += batch.num_rows
             bar.advance(batch.num_rows)
-    return GatheredBags(
-        inputs, bags, ids, labels.classes, place, columns, rounding, left_out, surprises
-    )
+    return inputs, surprises
+
+
+def places(order: IntArray, n_rows: int) -> IntArray:
+    """(n_rows,) where in `order` each row of a table is, -1 where it is not.
+
+    >>> places(np.array([2, 0]), 4)
+    array([ 1, -1,  0, -1])
+    """
+    found = np.full(n_rows, -1, dtype=np.int64)
+    found[order] = np.arange(len(order))
+    return found
 
 
 def _bag_codes(

@@ -12,15 +12,15 @@ import numpy.typing as npt
 import torch
 
 import bagwise
-from bagwise.bags import IntArray
+from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
 from bagwise.estimator.parameters import new_method
 from bagwise.estimator.targets import NumbersAre
 from bagwise.tabular.assessment import assess, surprising_bags
-from bagwise.tabular.bag_table import GatheredBags, gather
+from bagwise.tabular.bag_table import MatchedRows, encode_rows, match_rows
 from bagwise.tabular.labels import read_labels
-from bagwise.tabular.model import FORMAT, TableModel, class_array
+from bagwise.tabular.model import FORMAT, TableModel, log_probs_by
 from bagwise.tabular.source import Paths, Source, columns_of
 from bagwise.tabular.tuning import (
     RATES,
@@ -93,7 +93,7 @@ def fit_table(
     key, categories = columns_of(bag), columns_of(categorical)
     known = read_labels(labels, key, columns_of(classes) or None)
     source = Source(data, as_text=[*key, *categories])
-    table = gather(
+    rows = match_rows(
         source,
         key,
         known,
@@ -104,46 +104,48 @@ def fit_table(
         skip_unmatched=skip_unmatched,
         progress=progress,
     )
+    targets = rows.targets
+    inputs, _ = encode_rows(source, rows.columns, targets.order, rows.n_rows, progress)
     source.forget()
-    if len(table.bags) < 2:
+    if len(targets.bags) < 2:
         raise ValueError("there is only one bag; at least two with different counts are needed.")
+    training, names = BagData(torch.from_numpy(inputs), targets.bags), targets.classes
     base = LLPClassifier(
         method=method,
         engine=engine,
         # The loss is a mean over N instances: 1 / N is a Gaussian prior of variance 1 on weights.
-        weight_decay=1 / len(table.inputs),
+        weight_decay=1 / len(training),
         schedule="constant",
         standardize=False,
         random_state=seed,
         **{f"method__{name}": value for name, value in options.items()},
     )
-    splits = splits_of(table.bags, seed)
-    names = class_array(table.classes)
+    splits = splits_of(targets.bags, seed)
     cross_validated = len(splits) > 1
     identity = {
         "versions": [bagwise.__version__, torch.__version__],
         "candidates": candidates,
         "settings": [method, engine, options, epochs, seed],
-        "data": table.data.fingerprint(),
+        "data": training.fingerprint(),
     }
     with Workspace(out, identity) as work:
-        trials = choose(base, table.data, names, splits, candidates, work, epochs, progress)
+        trials = choose(base, training, names, splits, candidates, work, epochs, progress)
         chosen = trials[0]
         if cross_validated:
-            classifier, log_probs = _fit_all(base, table, splits, chosen, work, progress)
-            held_out = np.arange(len(table.bags))
+            classifier, log_probs = _fit_all(base, training, names, splits, chosen, work, progress)
+            held_out = np.arange(len(targets.bags))
         else:
-            classifier = _fit_most(base, table, splits[0], chosen, epochs, work, progress)
-            log_probs = TableModel(classifier, table.columns, {}).log_probs(table.inputs)
+            classifier = _fit_most(base, training, names, splits[0], chosen, epochs, work, progress)
+            log_probs = log_probs_by(classifier, training.inputs)
             held_out = splits[0][1]
-        shares = _shares_of_training(table, held_out, cross_validated)
-        part = table.bags.select(held_out)
-        rows = torch.from_numpy(table.bags.rows(held_out))
+        shares = _shares_of_training(targets.bags, held_out, cross_validated)
+        part = targets.bags.select(held_out)
+        rows_held_out = torch.from_numpy(targets.bags.rows(held_out))
         facts = {
             "format": FORMAT,
             "command": command,
             "bagwise": bagwise.__version__,
-            "data": _data_facts(source, key, table),
+            "data": _data_facts(source, key, rows),
             "settings": {
                 "method": method,
                 "engine": engine,
@@ -155,11 +157,11 @@ def fit_table(
             "tried": [[t.model, t.lr, t.epochs, t.bag_loss] for t in trials],
             "folds": len(splits),
             "curve": _curve(classifier, chosen, cross_validated),
-            "held_out": assess(log_probs[rows], part, table.ids[held_out], shares),
-            "surprising": surprising_bags(log_probs, table.bags, table.ids),
+            "held_out": assess(log_probs[rows_held_out], part, targets.ids[held_out], shares),
+            "surprising": surprising_bags(log_probs, targets.bags, targets.ids),
         }
         facts["seconds"] = round(time.perf_counter() - started, 1)
-        fitted = TableModel(classifier, table.columns, facts)
+        fitted = TableModel(classifier, rows.columns, facts)
         work.publish(fitted.save)
     return fitted
 
@@ -173,23 +175,24 @@ def _candidates(model: str, lr: float | None) -> list[tuple[str, float]]:
 
 def _fit_all(
     base: LLPClassifier,
-    table: GatheredBags,
+    data: BagData,
+    classes: npt.NDArray[Any],
     splits: list[Split],
     chosen: Trial,
     work: Workspace,
     progress: bool,
 ) -> tuple[LLPClassifier, torch.Tensor]:
     """The model of all bags, and log-probabilities by models that did not see the bag."""
-    names = class_array(table.classes)
-    log_probs = held_out_log_probs(base, table.data, names, splits, chosen, work, progress)
+    log_probs = held_out_log_probs(base, data, classes, splits, chosen, work, progress)
     settings = {"model": chosen.model, "lr": chosen.lr, "epochs": chosen.epochs}
     classifier = LLPClassifier(**base.get_params() | settings | {"verbose": progress})
-    return _trained(classifier, table.data, names, None, work), log_probs
+    return _trained(classifier, data, classes, None, work), log_probs
 
 
 def _fit_most(
     base: LLPClassifier,
-    table: GatheredBags,
+    data: BagData,
+    classes: npt.NDArray[Any],
     split: Split,
     chosen: Trial,
     epochs: int | None,
@@ -197,40 +200,41 @@ def _fit_most(
     progress: bool,
 ) -> LLPClassifier:
     """The model of all but the held-out bags, stopped where these are most probable."""
-    most = most_epochs(len(table.inputs)) if epochs is None else epochs
+    most = most_epochs(len(data)) if epochs is None else epochs
     settings = {"model": chosen.model, "lr": chosen.lr, "epochs": most, "verbose": progress}
     settings["patience"] = patience(most) if epochs is None else None
     classifier = LLPClassifier(**base.get_params() | settings)
-    kept, held_out = (table.data.select(index) for index in split)
-    return _trained(classifier, kept, class_array(table.classes), held_out, work)
+    kept, held_out = (data.select(index) for index in split)
+    return _trained(classifier, kept, classes, held_out, work)
 
 
 def _trained(
     classifier: LLPClassifier,
     data: BagData,
-    names: npt.NDArray[Any],
+    classes: npt.NDArray[Any],
     held_out: BagData | None,
     work: Workspace,
 ) -> LLPClassifier:
     """Go on from the last epoch that was kept; from the beginning if that is damaged."""
     try:
-        return classifier.fit_bags(data, names, held_out, work.checkpoint)
+        return classifier.fit_bags(data, classes, held_out, work.checkpoint)
     except DivergedError:
         raise
     except (ValueError, KeyError, TypeError, RuntimeError):
         if not work.forget_checkpoint():
             raise
-        return classifier.fit_bags(data, names, held_out, work.checkpoint)
+        return classifier.fit_bags(data, classes, held_out, work.checkpoint)
 
 
-def _shares_of_training(table: GatheredBags, held_out: IntArray, cross_validated: bool) -> Any:
+def _shares_of_training(bags: Bags, held_out: IntArray, cross_validated: bool) -> FloatArray:
     """The baseline: the overall share of each class; cross-validated of all bags, else of those
     that are not held out.
     """
-    counts = table.bags.counts.sum(axis=0)
+    counts = bags.counts.sum(axis=0)
     if not cross_validated:
-        counts = counts - table.bags.counts[held_out].sum(axis=0)
-    return counts / counts.sum()
+        counts = counts - bags.counts[held_out].sum(axis=0)
+    shares: FloatArray = counts / counts.sum()
+    return shares
 
 
 def _curve(
@@ -248,26 +252,26 @@ def _curve(
     return rows
 
 
-def _data_facts(source: Source, key: list[str], table: GatheredBags) -> dict[str, Any]:
-    sizes = table.bags.sizes
+def _data_facts(source: Source, key: list[str], rows: MatchedRows) -> dict[str, Any]:
+    targets, sizes = rows.targets, rows.targets.bags.sizes
     return {
         "files": [str(file) for file in source.files],
         "bag_columns": key,
-        "rows": len(table.place),
-        "rows_used": len(table.inputs),
-        "n_bags": len(table.bags),
-        "bags_left_out": len(table.left_out),
-        "bags_left_out_names": table.left_out[:20],
-        "classes": table.classes,
-        "shares": (table.bags.counts.sum(axis=0) / len(table.inputs)).tolist(),
+        "rows": rows.n_rows,
+        "rows_used": len(targets.order),
+        "n_bags": len(targets.bags),
+        "bags_left_out": len(rows.left_out),
+        "bags_left_out_names": rows.left_out[:20],
+        "classes": targets.classes.tolist(),
+        "shares": (targets.bags.counts.sum(axis=0) / len(targets.order)).tolist(),
         "sizes": {
             "smallest": int(sizes.min()),
             "median": float(np.median(sizes)),
             "largest": int(sizes.max()),
             "histogram": _histogram(sizes),
         },
-        "rounding": table.rounding,
-        "n_features": len(table.columns.encoded_names),
+        "rounding": targets.rounding,
+        "n_features": len(rows.columns.encoded_names),
     }
 
 

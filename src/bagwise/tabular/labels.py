@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,17 +24,20 @@ class LabelTable:
 
     Attributes:
         ids: the bags' names.
-        classes: the class labels, sorted.
+        classes: the class labels, sorted; those of a model in its own order, where it is given.
         numbers: (B, C) as they stand there, counts or proportions.
-        source: where they come from, for messages.
-        long: whether a class that does not occur simply has no row there.
+        files: that were read.
     """
 
     ids: list[str]
     classes: list[str]
     numbers: FloatArray
-    source: str
-    long: bool = False
+    files: list[Path]
+
+    @property
+    def source(self) -> str:
+        """Where the numbers come from, for messages."""
+        return str(self.files[0])
 
 
 def bag_ids(batch: pa.RecordBatch | pa.Table, key: Sequence[str]) -> pa.Array:
@@ -56,7 +60,10 @@ def bag_ids(batch: pa.RecordBatch | pa.Table, key: Sequence[str]) -> pa.Array:
 
 
 def read_labels(
-    paths: Paths, key: Sequence[str], classes: Iterable[str] | None = None
+    paths: Paths,
+    key: Sequence[str],
+    classes: Iterable[str] | None = None,
+    known: Sequence[str] | None = None,
 ) -> LabelTable:
     """Read a label file.
 
@@ -67,11 +74,15 @@ def read_labels(
         paths: CSV, TSV or Parquet.
         key: names of the bag's columns.
         classes: the class columns to use of a wide file; all but the bag's if not given.
+        known: the classes of a model, which the result has then, exactly these and in this order.
+            Other columns of a wide file are left out; a long one may lack a class.
     """
     if not key:
         raise ValueError("no bag column is given; name the column that says which bag a row is in.")
     source = Source(paths, typed=False)
     name = str(source.files[0])
+    if known is not None and set(known) <= set(source.schema.names):
+        classes = known
     source.require(key)
     batches = (pa.Table.from_batches([batch]).cast(source.schema) for batch in source.batches())
     table = pa.concat_tables([source.schema.empty_table(), *batches])
@@ -96,7 +107,9 @@ def read_labels(
         others.reverse()
     looks_long = others[0] in texts or len(repeated) > 0.5 * len(rows_of_bags)
     if chosen is None and len(others) == 2 and looks_long:
-        return _long(category_texts(table.column(others[0])), ids, others, values[others[1]], name)
+        texts_of_classes = category_texts(table.column(others[0]))
+        found = _long(texts_of_classes, ids, others, values[others[1]], source.files)
+        return found if known is None else _of_known(found, known, may_lack=True)
     if repeated:
         twice = repeated[0]
         raise ValueError(f"{name} has more than one row for bag {twice!r}; one is expected.")
@@ -109,13 +122,19 @@ def read_labels(
     columns = [_numbers(values[column], column, name) for column in others]
     order = np.argsort(others)
     numbers = np.stack(columns, axis=1)[:, order]
-    return LabelTable(ids.to_pylist(), [others[c] for c in order], numbers, name)
+    found = LabelTable(ids.to_pylist(), [others[c] for c in order], numbers, source.files)
+    return found if known is None else _of_known(found, known, may_lack=False)
 
 
 def _long(
-    classes: pa.Array, ids: pa.Array, columns: list[str], column: pa.ChunkedArray, name: str
+    classes: pa.Array,
+    ids: pa.Array,
+    columns: list[str],
+    column: pa.ChunkedArray,
+    files: list[Path],
 ) -> LabelTable:
     class_column, number_column = columns
+    name = str(files[0])
     if classes.null_count:
         row = classes.is_null().index(True).as_py() + 1
         raise ValueError(f"{name} has no {class_column} in row {row}.")
@@ -129,7 +148,25 @@ def _long(
         if not np.isnan(numbers[place]):
             raise ValueError(f"{name} has class {label!r} of bag {key!r} twice; once is expected.")
         numbers[place] = value
-    return LabelTable(found, labels, np.nan_to_num(numbers, nan=0.0), name, long=True)
+    return LabelTable(found, labels, np.nan_to_num(numbers, nan=0.0), files)
+
+
+def _of_known(labels: LabelTable, known: Sequence[str], may_lack: bool) -> LabelTable:
+    """The same numbers under exactly the known classes, 0 for one that is lacking."""
+    if unknown := [label for label in labels.classes if label not in known]:
+        raise ValueError(
+            f"{labels.source} has the class {unknown[0]!r}, which the model does not know; "
+            f"it knows {', '.join(known)}."
+        )
+    missing = [label for label in known if label not in labels.classes]
+    if missing and not may_lack:
+        raise ValueError(
+            f"{labels.source} has no column for the class {missing[0]!r}; the model knows "
+            f"{', '.join(known)}."
+        )
+    numbers = np.zeros((len(labels.ids), len(known)))
+    numbers[:, [known.index(label) for label in labels.classes]] = labels.numbers
+    return LabelTable(labels.ids, list(known), numbers, labels.files)
 
 
 def _typed(column: pa.ChunkedArray) -> pa.ChunkedArray:

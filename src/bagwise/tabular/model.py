@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from bagwise.estimator import LLPClassifier
@@ -43,7 +41,7 @@ class TableModel:
         """(N, C) log-probabilities of encoded rows."""
         # PyTorch warns of arrays that may not be written, for instance memory-mapped ones.
         own = np.require(inputs, np.float32, ["C", "W"])
-        return predict_logits(self.classifier.model_, torch.from_numpy(own)).log_softmax(-1)
+        return log_probs_by(self.classifier, torch.from_numpy(own))
 
     def save(self, path: Path) -> None:
         """Write the model folder, in one step; where a symbolic link leads, if `path` is one."""
@@ -79,6 +77,6 @@ def _read(path: Path) -> dict[str, Any]:
     return archive.read_json(path, FORMAT)
 
 
-def class_array(classes: Sequence[str]) -> npt.NDArray[Any]:
-    """Class labels as the classifier keeps them."""
-    return np.array(list(classes), dtype=np.str_)
+def log_probs_by(classifier: LLPClassifier, inputs: torch.Tensor) -> torch.Tensor:
+    """(N, C) log-probabilities of encoded rows."""
+    return predict_logits(classifier.model_, inputs).log_softmax(-1)

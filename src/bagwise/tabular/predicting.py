@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,9 @@ from bagwise.bags import FloatArray
 from bagwise.estimator.targets import NumbersAre
 from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.storage.files import new_beside, remove_leftovers
-from bagwise.tabular.bag_table import gather
+from bagwise.tabular.bag_table import encode_rows, match_rows, places
 from bagwise.tabular.columns import Surprises
-from bagwise.tabular.labels import LabelTable, read_labels
+from bagwise.tabular.labels import read_labels
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.source import Paths, Source
 from bagwise.training.progress import RowProgress
@@ -96,58 +95,42 @@ def label_table(
         The number of rows, and what they had that the training rows had not.
     """
     source = Source(data, typed=False)
-    _check_out(out, [*source.files, *Source(labels, typed=False).files])
+    known = read_labels(labels, key, known=model.classes)
+    _check_out(out, [*source.files, *known.files])
     source.require([*key, *model.columns.names])
     kept = _kept(source, model, keep)
-    table = gather(
+    rows_found = match_rows(
         source,
         key,
-        _labels_for(model, labels, key),
+        known,
         columns=model.columns,
         labels_are=labels_are,
         skip_unmatched=skip_unmatched,
         progress=progress,
     )
-    log_probs = model.log_probs(table.inputs)
+    order, n_rows, bags = rows_found.targets.order, rows_found.n_rows, rows_found.targets.bags
+    inputs, surprises = encode_rows(source, model.columns, order, n_rows, progress)
+    log_probs = model.log_probs(inputs)
     posterior = np.empty(log_probs.shape, dtype=np.float32)
     best = np.empty(len(log_probs), dtype=np.int64)
     with RowProgress("labelling", len(log_probs), progress) as bar:
-        for index in table.bags.batches(_CHUNK, torch.arange(len(table.bags))):
-            rows, bags = table.bags.rows(index), table.bags.select(index)
+        for index in bags.batches(_CHUNK, torch.arange(len(bags))):
+            rows, some = bags.rows(index), bags.select(index)
             part = log_probs[torch.from_numpy(rows)].double()
-            posterior[rows] = bag_posterior(part, bags).weights.numpy()
-            best[rows] = most_probable_labeling(part, bags).numpy()
+            posterior[rows] = bag_posterior(part, some).weights.numpy()
+            best[rows] = most_probable_labeling(part, some).numpy()
             bar.advance(len(rows))
+    place = places(order, n_rows)
     row = 0
     with _writer(out, source, kept, model.classes) as write:
         for batch in source.batches(kept or key):
-            places = table.place[row : row + batch.num_rows]
-            there = places >= 0
+            own = place[row : row + batch.num_rows]
+            there = own >= 0
             copied = batch.select(kept).filter(pa.array(there)) if kept else None
-            places = places[there]
-            write(copied, best[places], posterior[places].astype(np.float64))
+            own = own[there]
+            write(copied, best[own], posterior[own].astype(np.float64))
             row += batch.num_rows
-    return len(log_probs), table.surprises
-
-
-def _labels_for(model: TableModel, paths: Paths, key: list[str]) -> LabelTable:
-    """The label file with exactly the model's classes; other columns of a wide one are left out."""
-    wide = set(model.classes) <= set(Source(paths, typed=False).schema.names)
-    labels = read_labels(paths, key, model.classes if wide else None)
-    if unknown := [label for label in labels.classes if label not in model.classes]:
-        raise ValueError(
-            f"{labels.source} has the class {unknown[0]!r}, which the model does not know; "
-            f"it knows {', '.join(model.classes)}."
-        )
-    missing = [label for label in model.classes if label not in labels.classes]
-    if missing and not labels.long:
-        raise ValueError(
-            f"{labels.source} has no column for the class {missing[0]!r}; the model knows "
-            f"{', '.join(model.classes)}."
-        )
-    numbers = np.zeros((len(labels.ids), len(model.classes)))
-    numbers[:, [model.classes.index(label) for label in labels.classes]] = labels.numbers
-    return replace(labels, classes=model.classes, numbers=numbers)
+    return len(log_probs), surprises
 
 
 def _kept(source: Source, model: TableModel, keep: Sequence[str] | None) -> list[str]:

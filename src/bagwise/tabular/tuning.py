@@ -16,10 +16,11 @@ from scipy.ndimage import uniform_filter1d
 from bagwise.bags import Bags, IntArray
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
+from bagwise.tabular.model import log_probs_by
 from bagwise.tabular.workspace import Workspace
 from bagwise.training import DivergedError
-from bagwise.training.evaluation import predict_logits
 from bagwise.training.progress import TaskProgress
+from bagwise.training.selection import best_index, score
 
 RATES = {"linear": (1e-3, 3e-3, 1e-2, 3e-2), "mlp": (3e-4, 1e-3, 3e-3)}
 FOLDS = 5
@@ -126,7 +127,7 @@ def choose(
                 curves.append(work.once(f"curve-{model}-{lr!r}-{part}", trial).tolist())
                 bar.advance()
             trials.append(_trial(model, lr, curves, [len(h) for _, h in parts], epochs))
-    trials.sort(key=lambda trial: trial.bag_loss)
+    trials.sort(key=lambda trial: score(trial.bag_loss, "bag_loss"), reverse=True)
     if not math.isfinite(trials[0].bag_loss):
         raise ValueError(
             "training diverged with every learning rate tried; look for extreme values among the "
@@ -163,7 +164,7 @@ def _trial(
     mean = np.average([curve[:shortest] for curve in curves], axis=0, weights=weights)
     # A dip of a single epoch is chance: of long curves, the mean of a few epochs decides.
     smooth = uniform_filter1d(mean, 1 + 2 * min(len(mean) // 20, 2), mode="nearest")
-    best = int(np.argmin(smooth)) if epochs is None else epochs - 1
+    best = best_index(smooth, "bag_loss") if epochs is None else epochs - 1
     parts = tuple(curve[best] for curve in curves)
     return Trial(model, lr, best + 1, float(mean[best]), tuple(mean.tolist()), parts)
 
@@ -194,7 +195,7 @@ def _fold_log_probs(
 ) -> torch.Tensor:
     kept, held_out = split
     model.fit_bags(data.select(kept), classes)
-    return predict_logits(model.model_, data.select(held_out).inputs).log_softmax(-1)
+    return log_probs_by(model, data.select(held_out).inputs)
 
 
 def _new(
