@@ -20,6 +20,7 @@ from bagwise.bags import FloatArray
 from bagwise.checks import DEVICE, RANDOM_STATE, TRUE_OR_FALSE, check_all, real_number
 from bagwise.data import BagData
 from bagwise.data.inputs import sample
+from bagwise.estimator.defaults import DEFAULTS, share_held_out
 from bagwise.estimator.inputs import Rows, pieces, to_tensor
 from bagwise.estimator.mixups import (
     refuse_ids_as_labels,
@@ -57,11 +58,12 @@ _ROWS: dict[str, Any] = {
 
 _SAMPLE = 10_000  # instances that are looked at where not all are in memory
 _METHOD = "method__"  # before an option of the method
-MANY_BAGS = 50  # enough that a tenth of them can choose an epoch
 
 
 class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of instances, learnt from the label counts or proportions of bags.
+
+    `bagwise.estimator.defaults` says why the defaults are what they are.
 
     Args:
         method: a name (rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll) or a `Method`.
@@ -114,19 +116,19 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: str | Method = "cc",
         model: str | nn.Module | Factory = "mlp",
         engine: str = "auto",
-        epochs: int = 50,
-        lr: float = 1e-3,
-        weight_decay: float = 1e-5,
-        batch_instances: int = 256,
-        batch_bags: int = 8,
-        schedule: str | ScheduleFactory = "one_cycle",
-        average: float | None = None,
+        epochs: int = DEFAULTS.epochs,
+        lr: float = DEFAULTS.lr,
+        weight_decay: float = DEFAULTS.weight_decay,
+        batch_instances: int = DEFAULTS.batch_instances,
+        batch_bags: int = DEFAULTS.batch_bags,
+        schedule: str | ScheduleFactory = DEFAULTS.schedule,
+        average: float | None = DEFAULTS.average,
         validation_fraction: float | Literal["auto"] = "auto",
-        patience: int | None = None,
-        optimizer: str | OptimizerFactory = "adam",
+        patience: int | None = DEFAULTS.patience,
+        optimizer: str | OptimizerFactory = DEFAULTS.optimizer,
         optimizer_options: Mapping[str, Any] | None = None,
         schedule_options: Mapping[str, Any] | None = None,
-        augment: Augment | None = None,
+        augment: Augment | None = DEFAULTS.augment,
         standardize: bool = True,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
@@ -226,8 +228,8 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 given = f"{len(validation)} parts" if hasattr(validation, "__len__") else "no parts"
                 raise ValueError(f"validation has {given}; (X, bags, proportions) are expected.")
             held_out = self._bag_data(*self._matched(*validation))
-        elif (fraction := self._fraction_held_out(len(data.bags))) != 0:
-            data, held_out = split_bags(data, fraction, seed)
+        elif (share := share_held_out(self.validation_fraction, len(data.bags))) != 0:
+            data, held_out = split_bags(data, share, seed)
         return self._train(data, held_out, seed)
 
     def fit_bags(
@@ -257,11 +259,6 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = self.shape_in_[0]
         seed = int(check_random_state(self.random_state).randint(2**31))
         return self._train(data, validation, seed, checkpoint, callbacks, workers)
-
-    def _fraction_held_out(self, n_bags: int) -> float:
-        if self.validation_fraction == "auto":
-            return 0.1 if n_bags >= MANY_BAGS else 0.0
-        return self.validation_fraction
 
     def _set_classes(self, classes: npt.NDArray[Any], from_bags: bool) -> None:
         if len(classes) < 2:

@@ -15,6 +15,7 @@ import bagwise
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
+from bagwise.estimator.defaults import searched
 from bagwise.estimator.parameters import new_method
 from bagwise.estimator.targets import NumbersAre
 from bagwise.tabular.assessment import assess, surprising_bags
@@ -31,6 +32,7 @@ from bagwise.tabular.tuning import (
     most_epochs,
     patience,
     splits_of,
+    variant,
 )
 from bagwise.tabular.workspace import Workspace
 from bagwise.training import DivergedError
@@ -113,11 +115,8 @@ def fit_table(
     base = LLPClassifier(
         method=method,
         engine=engine,
-        # The loss is a mean over N instances: 1 / N is a Gaussian prior of variance 1 on weights.
-        weight_decay=1 / len(training),
-        schedule="constant",
-        standardize=False,
         random_state=seed,
+        **searched(len(training)),
         **{f"method__{name}": value for name, value in options.items()},
     )
     splits = splits_of(targets.bags, seed)
@@ -184,8 +183,7 @@ def _fit_all(
 ) -> tuple[LLPClassifier, torch.Tensor]:
     """The model of all bags, and log-probabilities by models that did not see the bag."""
     log_probs = held_out_log_probs(base, data, classes, splits, chosen, work, progress)
-    settings = {"model": chosen.model, "lr": chosen.lr, "epochs": chosen.epochs}
-    classifier = LLPClassifier(**base.get_params() | settings | {"verbose": progress})
+    classifier = variant(base, chosen.model, chosen.lr, chosen.epochs, verbose=progress)
     return _trained(classifier, data, classes, None, work), log_probs
 
 
@@ -201,9 +199,8 @@ def _fit_most(
 ) -> LLPClassifier:
     """The model of all but the held-out bags, stopped where these are most probable."""
     most = most_epochs(len(data)) if epochs is None else epochs
-    settings = {"model": chosen.model, "lr": chosen.lr, "epochs": most, "verbose": progress}
-    settings["patience"] = patience(most) if epochs is None else None
-    classifier = LLPClassifier(**base.get_params() | settings)
+    waits = patience(most) if epochs is None else None
+    classifier = variant(base, chosen.model, chosen.lr, most, waits, verbose=progress)
     kept, held_out = (data.select(index) for index in split)
     return _trained(classifier, kept, classes, held_out, work)
 

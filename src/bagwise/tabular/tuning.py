@@ -120,7 +120,7 @@ def choose(
     with TaskProgress("choosing", len(candidates) * len(parts), progress) as bar:
         for model, lr in candidates:
             bar.begin(f"{model}, learning rate {lr:g}")
-            tried = _new(base, model, lr, most, patience(most) if epochs is None else None)
+            tried = variant(base, model, lr, most, patience(most) if epochs is None else None)
             curves = []
             for part, (kept, held_out) in enumerate(parts):
                 trial = partial(_curve, tried, kept, held_out, classes)
@@ -180,7 +180,7 @@ def held_out_log_probs(
 ) -> torch.Tensor:
     """(N, C) log-probabilities of every instance by a model that did not see its bag."""
     log_probs = torch.empty(len(data), len(classes))
-    model = _new(base, chosen.model, chosen.lr, chosen.epochs, None)
+    model = variant(base, chosen.model, chosen.lr, chosen.epochs)
     with TaskProgress("held-out bags", len(splits), progress) as bar:
         for part, split in enumerate(splits):
             rows = torch.from_numpy(data.bags.rows(split[1]))
@@ -198,12 +198,17 @@ def _fold_log_probs(
     return log_probs_by(model, data.select(held_out).inputs)
 
 
-def _new(
-    base: LLPClassifier, model: str, lr: float, epochs: int, patience: int | None
+def variant(
+    base: LLPClassifier,
+    model: str,
+    lr: float,
+    epochs: int,
+    patience: int | None = None,
+    verbose: bool = False,
 ) -> LLPClassifier:
-    params = base.get_params(deep=False)
-    params |= {"model": model, "lr": lr, "epochs": epochs, "patience": patience, "verbose": False}
-    return LLPClassifier(**params)
+    """A classifier that differs from `base` in what is searched."""
+    changes = {"model": model, "lr": lr, "epochs": epochs, "patience": patience, "verbose": verbose}
+    return LLPClassifier(**base.get_params(deep=False) | changes)
 
 
 def _smaller(bags: Bags, split: Split) -> Split:
