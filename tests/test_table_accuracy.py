@@ -38,7 +38,7 @@ def test_bags_of_about_twenty_are_within_three_points_of_true_labels(tmp_path: P
         labels = write(tmp_path / "labels.csv", ["patient", "0", "1"], known)
         truth = write(tmp_path / "truth.csv", [*names, "y"], [[*X[i], y[i]] for i in test])
         from_bags = fit_table(data, "ward", bags, exclude="patient")
-        model = from_bags.facts["settings"]["model"]
+        model = from_bags.facts.settings.model
         settings = {"model": model, "lr": 0.01, "epochs": 60}  # as good as searched ones
         from_labels = fit_table(data, "patient", labels, exclude="ward", **settings)
         accuracies = [evaluate_table(m, truth, "y").accuracy for m in (from_labels, from_bags)]

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from bagwise import LLPClassifier, read_bags
 from bagwise.cli import app
+from bagwise.tabular.fitting import fit_table
 from bagwise.tabular.model import TableModel
 from bagwise.training import run_state
 
@@ -105,8 +106,8 @@ def test_fit_says_what_it_did(made: Path) -> None:
         assert text in output
     model = TableModel.load(made / "m")
     assert model.columns.names == ["blood", "smoker", "group"]
-    assert model.facts["held_out"]["n_bags"] == 24
-    assert model.facts["held_out"]["log_likelihood"] > model.facts["held_out"]["baseline"]
+    assert model.facts.held_out.n_bags == 24
+    assert model.facts.held_out.log_likelihood > model.facts.held_out.baseline
     assert sorted(p.name for p in (made / "m").iterdir()) == [
         "columns.json",
         "config.json",
@@ -529,6 +530,23 @@ def test_a_report_of_odd_facts_is_refused_or_written(table: Path, key: str, valu
     if code == 2:
         assert "fit.json" in output
         assert not (table / "r.html").exists()
+
+
+def test_a_model_predicts_also_where_the_facts_of_its_fit_are_damaged(table: Path) -> None:
+    _edit("fit.json", lambda content: content.pop("held_out"))(table / "m")
+    code, output = command("predict", table / "m", table / "rows.csv", "--out", table / "p.csv")
+    assert code == 0, output
+    with pytest.raises(ValueError, match="held_out is missing"):
+        _ = TableModel.load(table / "m").facts
+
+
+@pytest.mark.parametrize("epochs", [3, None], ids=["given", "chosen"])
+def test_facts_of_a_fit_are_the_same_before_and_after_their_file(
+    made: Path, tmp_path: Path, epochs: int | None
+) -> None:
+    arguments = (made / "rows.csv", "ward", made / "bags.csv")
+    fitted = fit_table(*arguments, model="linear", lr=0.03, epochs=epochs, out=tmp_path / "m")
+    assert TableModel.load(tmp_path / "m").facts == fitted.facts
 
 
 @pytest.mark.parametrize("large", [False, True])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -409,14 +410,14 @@ def test_assessment_of_a_model_that_knows_the_labels_and_of_one_that_does_not() 
     flat = log_probabilities(np.zeros((bags.n_instances, 3)))
     ids = np.arange(50)
     blind = assess(flat, bags, ids, shares)
-    assert blind["log_likelihood"] == pytest.approx(blind["baseline"])
-    assert len(blind["bags"]) == 50
+    assert blind.log_likelihood == pytest.approx(blind.baseline)
+    assert len(blind.bags) == 50
     sharp = np.repeat(np.tile(np.arange(3), 50), bags.counts.ravel())
     knowing = assess(log_probabilities(8 * np.eye(3)[sharp]), bags, ids, shares)
-    assert knowing["log_likelihood"] > blind["log_likelihood"]
-    assert max(knowing["error"]) < 0.01
-    assert min(knowing["correlation"]) > 0.99
-    json.dumps([blind, knowing])
+    assert knowing.log_likelihood > blind.log_likelihood
+    assert max(knowing.error) < 0.01
+    assert min(knowing.correlation) > 0.99
+    json.dumps([asdict(blind), asdict(knowing)])
 
 
 def test_levels_of_counts_are_those_of_the_binomial_and_of_enumeration() -> None:
@@ -448,7 +449,7 @@ def test_coverage_of_a_model_that_is_right_is_what_it_says(size: int) -> None:
         assert kstest(levels[:, c], "uniform").pvalue > 1e-3
     certain = log_probabilities(1e3 * np.eye(2)[[0, 0, 0, 0]])
     wrong = assess(certain, Bags([4], [[1, 3]]), np.array(["a"]), np.array([0.5, 0.5]))
-    assert set(wrong["coverage"].values()) == {0.0}
+    assert set(wrong.coverage.values()) == {0.0}
 
 
 def test_wrong_counts_are_the_most_surprising() -> None:
@@ -459,9 +460,9 @@ def test_wrong_counts_are_the_most_surprising() -> None:
     counts[13] = counts[13][::-1] if counts[13, 0] != 10 else [2, 18]
     counts[7] = [0, 20]
     found = surprising_bags(log_probabilities(logits), Bags([20] * 20, counts), np.arange(20))
-    assert found[0]["bag"] == "7"
-    assert found[0]["counts"] == [0, 20]
-    assert sum(found[0]["expected"]) == pytest.approx(20, abs=0.11)
+    assert found[0].bag == "7"
+    assert found[0].counts == [0, 20]
+    assert sum(found[0].expected) == pytest.approx(20, abs=0.11)
 
 
 def test_every_bag_is_held_out_once_in_small_tables_and_a_tenth_in_large_ones() -> None:

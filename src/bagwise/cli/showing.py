@@ -17,51 +17,46 @@ MOST_SHOWN = 15  # classes in a square table of confusions
 
 def show_fit(fitted: TableModel) -> None:
     """What was learnt from, what was chosen, and how well held-out bags are fitted."""
-    data, held_out = fitted.facts["data"], fitted.facts["held_out"]
-    settings, sizes = fitted.facts["settings"], fitted.facts["data"]["sizes"]
-    facts = Table(show_header=False)
-    facts.add_column(style="bold")
-    facts.add_column(overflow="fold")
-    facts.add_row("instances", f"{data['rows_used']:,} of {data['rows']:,} rows")
-    facts.add_row(
+    facts, columns = fitted.facts, fitted.columns
+    data, held_out, settings = facts.data, facts.held_out, facts.settings
+    shown = Table(show_header=False)
+    shown.add_column(style="bold")
+    shown.add_column(overflow="fold")
+    shown.add_row("instances", f"{data.rows_used:,} of {data.rows:,} rows")
+    shown.add_row(
         "bags",
-        f"{data['n_bags']:,}, of {sizes['smallest']:,} to {sizes['largest']:,} rows "
-        f"(median {sizes['median']:,.0f})",
+        f"{data.n_bags:,}, of {data.sizes.smallest:,} to {data.sizes.largest:,} rows "
+        f"(median {data.sizes.median:,.0f})",
     )
-    if data["bags_left_out"]:
-        names = ", ".join(data["bags_left_out_names"][:8])
-        facts.add_row("bags left out", f"{data['bags_left_out']:,}: {names}")
-    if data["rounding"] > 0:
-        facts.add_row(
-            "rounding", f"turns proportions into counts; off by up to {data['rounding']:.2%}"
+    if data.bags_left_out:
+        names = ", ".join(data.bags_left_out_names[:8])
+        shown.add_row("bags left out", f"{data.bags_left_out:,}: {names}")
+    if data.rounding > 0:
+        shown.add_row(
+            "rounding", f"turns proportions into counts; off by up to {data.rounding:.2%}"
         )
-    facts.add_row("features", f"{data['n_features']} from {len(fitted.columns.columns)} columns")
-    for name, why in fitted.columns.left_out.items():
-        facts.add_row("", f"{name} is left out: {why}")
-    facts.add_row(
+    shown.add_row("features", f"{data.n_features} from {len(columns.columns)} columns")
+    for name, why in columns.left_out.items():
+        shown.add_row("", f"{name} is left out: {why}")
+    shown.add_row(
         "model",
-        f"{settings['model']}, {settings['method']}, learning rate {settings['lr']:g}, "
-        f"{settings['epochs']} epochs ({fitted.facts['seconds']:.0f} s in all)",
+        f"{settings.model}, {settings.method}, learning rate {settings.lr:g}, "
+        f"{settings.epochs} epochs ({facts.seconds:.0f} s in all)",
     )
-    facts.add_row(
+    shown.add_row(
         "held-out bags",
-        f"log-likelihood per row {held_out['log_likelihood']:.4f}; "
-        f"with every class's overall share {held_out['baseline']:.4f}",
+        f"log-likelihood per row {held_out.log_likelihood:.4f}; "
+        f"with every class's overall share {held_out.baseline:.4f}",
     )
-    console.print(facts)
+    console.print(shown)
     table = Table(title="Held-out bags: predicted and true proportions")
     table.add_column("class")
     for name in ("overall share", "mean difference", "correlation"):
         table.add_column(name, justify="right")
-    for c, name in enumerate(data["classes"]):
-        table.add_row(
-            name,
-            f"{data['shares'][c]:.1%}",
-            f"{held_out['error'][c]:.1%}",
-            "-" if held_out["correlation"][c] is None else f"{held_out['correlation'][c]:.2f}",
-        )
+    for row in facts.by_class():
+        table.add_row(*row)
     console.print(table)
-    if held_out["log_likelihood"] <= held_out["baseline"]:
+    if held_out.log_likelihood <= held_out.baseline:
         console.print(
             "The model does not do better than the overall shares: the features say little about "
             "the classes, or there are too few bags, or the bags are too much alike."

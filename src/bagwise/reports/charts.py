@@ -10,6 +10,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from bagwise.tabular.facts import BinOfBags, CurvePoint, HeldOutBag, Histogram
+
 _BLUE, _PINK, _GREY = "#0b5fa5", "#b5179e", "#7a8591"
 MOST_CLASSES = 12
 
@@ -28,14 +30,14 @@ def _panels(n: int) -> tuple[Figure, list[Any]]:
     return figure, flat[:n]
 
 
-def learning_curves(curve: Sequence[dict[str, float]]) -> Figure:
+def learning_curves(curve: Sequence[CurvePoint]) -> Figure:
     """Training loss, and loss of held-out bags, by epoch."""
     figure, (left, right) = _panels(2)
-    for axes, name, title, color in (
-        (left, "train", "training loss", _BLUE),
-        (right, "held_out", "held-out bags: -log P(S|X) per row", _PINK),
+    for axes, losses, title, color in (
+        (left, [p.train for p in curve], "training loss", _BLUE),
+        (right, [p.held_out for p in curve], "held-out bags: -log P(S|X) per row", _PINK),
     ):
-        points = [(row["epoch"], row[name]) for row in curve if name in row]
+        points = [(p.epoch, y) for p, y in zip(curve, losses, strict=True) if y is not None]
         if points:
             axes.plot(*zip(*points, strict=True), color=color, marker="o", markersize=2.5)
         axes.set_title(title, fontsize=9)
@@ -45,14 +47,14 @@ def learning_curves(curve: Sequence[dict[str, float]]) -> Figure:
     return figure
 
 
-def proportions(classes: Sequence[str], shown: Sequence[int], bags: list[dict[str, Any]]) -> Figure:
+def proportions(classes: Sequence[str], shown: Sequence[int], bags: Sequence[HeldOutBag]) -> Figure:
     """True against predicted proportion of each held-out bag, a panel for each class."""
     figure, panels = _panels(len(shown))
-    largest = max(bag["size"] for bag in bags)
+    largest = max(bag.size for bag in bags)
     for axes, c in zip(panels, shown, strict=True):
-        x = [bag["predicted"][c] for bag in bags]
-        y = [bag["true"][c] for bag in bags]
-        area = [6 + 34 * (bag["size"] / largest) ** 0.5 for bag in bags]
+        x = [bag.predicted[c] for bag in bags]
+        y = [bag.true[c] for bag in bags]
+        area = [6 + 34 * (bag.size / largest) ** 0.5 for bag in bags]
         axes.scatter(x, y, s=area, color=_BLUE, alpha=0.55, linewidths=0)
         _diagonal(axes, max([*x, *y]))
         axes.set_title(classes[c], fontsize=9, parse_math=False)
@@ -60,11 +62,13 @@ def proportions(classes: Sequence[str], shown: Sequence[int], bags: list[dict[st
     return figure
 
 
-def calibration(classes: Sequence[str], shown: Sequence[int], bins: list[Any]) -> Figure:
+def calibration(
+    classes: Sequence[str], shown: Sequence[int], bins: Sequence[Sequence[BinOfBags]]
+) -> Figure:
     """Mean true against mean predicted proportion of groups of bags, a panel for each class."""
     figure, panels = _panels(len(shown))
     for axes, c in zip(panels, shown, strict=True):
-        x, y, _ = zip(*bins[c], strict=True)
+        x, y = [bag.predicted for bag in bins[c]], [bag.true for bag in bins[c]]
         axes.plot(x, y, color=_PINK, marker="o", markersize=4)
         _diagonal(axes, max([*x, *y]))
         axes.set_title(classes[c], fontsize=9, parse_math=False)
@@ -72,12 +76,12 @@ def calibration(classes: Sequence[str], shown: Sequence[int], bins: list[Any]) -
     return figure
 
 
-def bag_sizes(histogram: dict[str, list[float]]) -> Figure:
+def bag_sizes(histogram: Histogram) -> Figure:
     """How many bags there are of which size."""
     figure, (axes,) = _panels(1)
-    edges = histogram["edges"]
+    edges = histogram.edges
     widths = [b - a for a, b in pairwise(edges)]
-    axes.bar(edges[:-1], histogram["counts"], widths, align="edge", color=_BLUE, edgecolor="white")
+    axes.bar(edges[:-1], histogram.counts, widths, align="edge", color=_BLUE, edgecolor="white")
     if edges[-1] > 20 * edges[0]:
         axes.set_xscale("log")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 
 from bagwise.reports import charts
-from bagwise.reports.facts import check_facts
 from bagwise.reports.page import page, paragraph, picture, section, table
 from bagwise.tabular.columns import Column, Columns
+from bagwise.tabular.facts import FitFacts, HeldOutFacts, SurprisingBag
 from bagwise.tabular.model import TableModel
 
 
@@ -22,22 +22,22 @@ def model_report(model: TableModel, source: str = "fit.json of the model folder"
         source: what its facts were read from, for messages.
     """
     try:
-        check_facts(model.facts)
+        facts = model.facts
     except ValueError as error:
         raise ValueError(f"{source} is damaged: {error} Fit the model again.") from error
-    return _report(model.facts, model.columns)
+    return _report(facts, model.columns)
 
 
-def _report(facts: dict[str, Any], columns: Columns) -> str:
-    data, held_out = facts["data"], facts["held_out"]
-    classes = data["classes"]
-    shown = [int(c) for c in np.argsort(data["shares"])[::-1][: charts.MOST_CLASSES]]
+def _report(facts: FitFacts, columns: Columns) -> str:
+    data, held_out = facts.data, facts.held_out
+    classes = data.classes
+    shown = [int(c) for c in np.argsort(data.shares)[::-1][: charts.MOST_CLASSES]]
     fewer = (
         [paragraph(f"The {len(shown)} most frequent of {len(classes)} classes.", "note")]
         if len(shown) < len(classes)
         else []
     )
-    names = ", ".join(data["files"][:3]) + (" and more" if len(data["files"]) > 3 else "")
+    names = ", ".join(data.files[:3]) + (" and more" if len(data.files) > 3 else "")
     sections = [
         section("In short", *_summary(facts, columns)),
         section(
@@ -46,7 +46,7 @@ def _report(facts: dict[str, Any], columns: Columns) -> str:
                 "The lower, the better. The held-out bags decide how long the model is trained."
             ),
             picture(
-                charts.learning_curves(facts["curve"]),
+                charts.learning_curves(facts.curve),
                 "training loss and loss of held-out bags by epoch",
             ),
         ),
@@ -58,86 +58,73 @@ def _report(facts: dict[str, Any], columns: Columns) -> str:
             ),
             *fewer,
             picture(
-                charts.proportions(classes, shown, held_out["bags"]),
+                charts.proportions(classes, shown, held_out.bags),
                 "true against predicted proportions, a panel for each class",
             ),
-            _classes(data, held_out),
+            table(["class", "overall share", "mean difference", "correlation"], facts.by_class()),
         ),
         section("Calibration on held-out bags", *_calibration(classes, shown, held_out)),
         section(
             "Bag sizes",
-            picture(charts.bag_sizes(data["sizes"]["histogram"]), "histogram of bag sizes"),
+            picture(charts.bag_sizes(data.sizes.histogram), "histogram of bag sizes"),
         ),
-        section("The most surprising bags", *_surprising(classes, facts["surprising"])),
+        section("The most surprising bags", *_surprising(classes, facts.surprising)),
         section("Columns", *_columns(columns)),
         section("What was tried", *_tried(facts)),
         section(
             "Do it again",
-            f"<pre>{escape(facts['command'] or 'The model was fitted from Python.')}</pre>",
+            f"<pre>{escape(facts.command or 'The model was fitted from Python.')}</pre>",
         ),
     ]
-    return page(f"Bagwise report: {names}", sections, f"Written by Bagwise {facts['bagwise']}.")
+    return page(f"Bagwise report: {names}", sections, f"Written by Bagwise {facts.bagwise}.")
 
 
-def _summary(facts: dict[str, Any], columns: Columns) -> list[str]:
-    data, held_out, settings = facts["data"], facts["held_out"], facts["settings"]
-    sizes = data["sizes"]
-    gain = held_out["log_likelihood"] - held_out["baseline"]
+def _summary(facts: FitFacts, columns: Columns) -> list[str]:
+    data, held_out, settings = facts.data, facts.held_out, facts.settings
+    sizes = data.sizes
+    gain = held_out.log_likelihood - held_out.baseline
     verdict = (
         paragraph(
-            f"Held-out bags are more probable under the model ({held_out['log_likelihood']:.4f} "
+            f"Held-out bags are more probable under the model ({held_out.log_likelihood:.4f} "
             f"log-likelihood per row) than under every class's overall share "
-            f"({held_out['baseline']:.4f}): it has learnt something.",
+            f"({held_out.baseline:.4f}): it has learnt something.",
             "good",
         )
         if gain > 0
         else paragraph(
             f"Held-out bags are not more probable under the model "
-            f"({held_out['log_likelihood']:.4f} log-likelihood per row) than under every class's "
-            f"overall share ({held_out['baseline']:.4f}): do not rely on it.",
+            f"({held_out.log_likelihood:.4f} log-likelihood per row) than under every class's "
+            f"overall share ({held_out.baseline:.4f}): do not rely on it.",
             "bad",
         )
     )
     rows = [
-        ["instances", f"{data['rows_used']:,} of {data['rows']:,} rows"],
-        ["bags", f"{data['n_bags']:,}, given by {', '.join(data['bag_columns'])}"],
+        ["instances", f"{data.rows_used:,} of {data.rows:,} rows"],
+        ["bags", f"{data.n_bags:,}, given by {', '.join(data.bag_columns)}"],
         [
             "bag sizes",
-            f"{sizes['smallest']:,} to {sizes['largest']:,}, median {sizes['median']:,.0f}",
+            f"{sizes.smallest:,} to {sizes.largest:,}, median {sizes.median:,.0f}",
         ],
-        ["classes", ", ".join(data["classes"])],
-        ["features", f"{data['n_features']} from {len(columns.columns)} columns"],
+        ["classes", ", ".join(data.classes)],
+        ["features", f"{data.n_features} from {len(columns.columns)} columns"],
         [
             "model",
-            f"{settings['model']}, method {settings['method']}, engine {settings['engine']}, "
-            f"learning rate {settings['lr']:g}, {settings['epochs']} epochs",
+            f"{settings.model}, method {settings.method}, engine {settings.engine}, "
+            f"learning rate {settings.lr:g}, {settings.epochs} epochs",
         ],
-        ["time", f"{facts['seconds']:.0f} seconds"],
+        ["time", f"{facts.seconds:.0f} seconds"],
     ]
-    if data["rounding"] > 0:
+    if data.rounding > 0:
         rows.append(
-            ["rounding", f"proportions became counts; the largest change is {data['rounding']:.2%}"]
+            ["rounding", f"proportions became counts; the largest change is {data.rounding:.2%}"]
         )
-    if data["bags_left_out"]:
-        listed = ", ".join(data["bags_left_out_names"])
-        rows.append(["bags left out", f"{data['bags_left_out']:,} that one file lacks: {listed}"])
+    if data.bags_left_out:
+        listed = ", ".join(data.bags_left_out_names)
+        rows.append(["bags left out", f"{data.bags_left_out:,} that one file lacks: {listed}"])
     return [verdict, table([], rows, texts=2)]
 
 
-def _classes(data: dict[str, Any], held_out: dict[str, Any]) -> str:
-    rows = [
-        [
-            name,
-            f"{data['shares'][c]:.1%}",
-            f"{held_out['error'][c]:.1%}",
-            "-" if held_out["correlation"][c] is None else f"{held_out['correlation'][c]:.2f}",
-        ]
-        for c, name in enumerate(data["classes"])
-    ]
-    return table(["class", "overall share", "mean difference", "correlation"], rows)
-
-
-def _calibration(classes: list[str], shown: list[int], held_out: dict[str, Any]) -> list[str]:
+def _calibration(classes: Sequence[str], shown: list[int], held_out: HeldOutFacts) -> list[str]:
     parts = [
         paragraph(
             "Bags are put into ten groups by their predicted proportion of a class; a calibrated "
@@ -146,27 +133,26 @@ def _calibration(classes: list[str], shown: list[int], held_out: dict[str, Any])
             "model is surer than it should be."
         ),
         picture(
-            charts.calibration(classes, shown, held_out["calibration"]),
+            charts.calibration(classes, shown, held_out.calibration),
             "mean true against mean predicted proportion in groups of bags",
         ),
     ]
-    coverage = held_out["coverage"]
-    if coverage:
-        rows = [[f"central {name}", f"{share:.1%}"] for name, share in coverage.items()]
+    if held_out.coverage:
+        rows = [[f"central {name}", f"{share:.1%}"] for name, share in held_out.coverage.items()]
         parts.append(table(["interval", "counts within it"], rows))
     return parts
 
 
-def _surprising(classes: list[str], bags: list[dict[str, Any]]) -> list[str]:
+def _surprising(classes: Sequence[str], bags: Sequence[SurprisingBag]) -> list[str]:
     if not bags:
         return [paragraph("No bag's counts are less probable than those the model expects.")]
     rows = [
         [
-            bag["bag"],
-            f"{bag['size']:,}",
-            ", ".join(f"{name} {n:,}" for name, n in _largest(classes, bag, "counts")),
-            ", ".join(f"{name} {n:,.0f}" for name, n in _largest(classes, bag, "expected")),
-            f"{bag['surprise']:.1f}",
+            bag.bag,
+            f"{bag.size:,}",
+            ", ".join(f"{classes[c]} {bag.counts[c]:,}" for c in _most_different(bag)),
+            ", ".join(f"{classes[c]} {bag.expected[c]:,.0f}" for c in _most_different(bag)),
+            f"{bag.surprise:.1f}",
         ]
         for bag in bags
     ]
@@ -180,11 +166,10 @@ def _surprising(classes: list[str], bags: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _largest(classes: list[str], bag: dict[str, Any], which: str) -> list[tuple[str, float]]:
+def _most_different(bag: SurprisingBag) -> list[int]:
     """The classes in which given and expected counts differ most, six at most."""
-    gaps = [abs(n - e) for n, e in zip(bag["counts"], bag["expected"], strict=True)]
-    chosen = sorted(np.argsort(gaps)[::-1][:6].tolist())
-    return [(classes[c], bag[which][c]) for c in chosen]
+    gaps = [abs(n - e) for n, e in zip(bag.counts, bag.expected, strict=True)]
+    return sorted(np.argsort(gaps)[::-1][:6].tolist())
 
 
 def _columns(columns: Columns) -> list[str]:
@@ -209,16 +194,14 @@ def _described(column: Column) -> str:
     return text + ("; some values are missing" if column.missing else "")
 
 
-def _tried(facts: dict[str, Any]) -> list[str]:
-    folds = facts["folds"]
+def _tried(facts: FitFacts) -> list[str]:
     how = (
-        f"Each bag was held out once, in {folds} parts; the model was then fitted to all bags."
-        if folds > 1
+        f"Each bag was held out once, in {facts.folds} parts; the model was then fitted to all "
+        "bags."
+        if facts.folds > 1
         else "A part of the bags was held out throughout; rates were tried on a part of the rest."
     )
-    rows = [
-        [model, f"{lr:g}", str(epochs), f"{loss:.4f}"] for model, lr, epochs, loss in facts["tried"]
-    ]
+    rows = [[t.model, f"{t.lr:g}", str(t.epochs), f"{t.bag_loss:.4f}"] for t in facts.tried]
     header = ["model", "learning rate", "epochs", "held-out loss per row"]
     again = (
         "The same held-out bags also give the figures above, which are a little too good for it; "

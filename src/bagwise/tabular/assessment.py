@@ -11,6 +11,7 @@ from scipy.special import gammaln, xlogy
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.posterior.poisson_binomial import count_probabilities
+from bagwise.tabular.facts import BinOfBags, HeldOutBag, HeldOutFacts, SurprisingBag
 from bagwise.training.evaluation import log_likelihoods
 
 SHOWN_BAGS = 1000
@@ -34,56 +35,48 @@ def baseline_log_likelihoods(bags: Bags, shares: FloatArray) -> FloatArray:
 
 def assess(
     log_probs: torch.Tensor, bags: Bags, ids: npt.NDArray[Any], shares: FloatArray
-) -> dict[str, Any]:
-    """What held-out bags say about a model, as JSON can hold it.
+) -> HeldOutFacts:
+    """What held-out bags say about a model.
 
     Args:
         log_probs: (N, C) of their instances.
         bags: sizes and counts.
         ids: (B,) their names.
         shares: (C,) the overall share of each class, the baseline.
-
-    Returns:
-        `log_likelihood` and `baseline`, mean log P(S|X) per instance; `error`, the mean absolute
-        difference of predicted and true proportions by class, and their `correlation`; `coverage`,
-        the share of counts that lie in the model's central intervals; `calibration`, by class bins
-        of bags with mean predicted and true proportion; `bags`, at most 1000 of them with both.
     """
     predicted = _expected(log_probs, bags) / bags.sizes[:, None]
     off_centre = 2 * np.abs(count_levels(log_probs, bags) - 0.5)
     n = bags.n_instances
     shown = np.unique(np.linspace(0, len(bags) - 1, min(len(bags), SHOWN_BAGS)).astype(int))
-    return {
-        "n_bags": len(bags),
-        "n_instances": n,
-        "log_likelihood": log_likelihoods(log_probs, bags).sum().item() / n,
-        "baseline": float(baseline_log_likelihoods(bags, shares).sum() / n),
-        "correlation": [
+    return HeldOutFacts(
+        n_bags=len(bags),
+        n_instances=n,
+        log_likelihood=log_likelihoods(log_probs, bags).sum().item() / n,
+        baseline=float(baseline_log_likelihoods(bags, shares).sum() / n),
+        correlation=[
             _correlation(predicted[:, c], bags.proportions[:, c]) for c in range(bags.n_classes)
         ],
-        "error": np.abs(predicted - bags.proportions).mean(axis=0).tolist(),
-        "coverage": {
-            name: float((off_centre <= width).mean()) for name, width in _INTERVALS.items()
-        },
-        "calibration": [
+        error=np.abs(predicted - bags.proportions).mean(axis=0).tolist(),
+        coverage={name: float((off_centre <= width).mean()) for name, width in _INTERVALS.items()},
+        calibration=[
             _bins(predicted[:, c], bags.proportions[:, c], bags.sizes)
             for c in range(bags.n_classes)
         ],
-        "bags": [
-            {
-                "bag": str(ids[b]),
-                "size": int(bags.sizes[b]),
-                "true": bags.proportions[b].tolist(),
-                "predicted": predicted[b].tolist(),
-            }
+        bags=[
+            HeldOutBag(
+                bag=str(ids[b]),
+                size=int(bags.sizes[b]),
+                true=bags.proportions[b].tolist(),
+                predicted=predicted[b].tolist(),
+            )
             for b in shown
         ],
-    }
+    )
 
 
 def surprising_bags(
     log_probs: torch.Tensor, bags: Bags, ids: npt.NDArray[Any]
-) -> list[dict[str, Any]]:
+) -> list[SurprisingBag]:
     """The bags whose counts are least probable, compared with the counts the model expects.
 
     surprise = log P(S'|X) - log P(S|X), S' the model's expected counts, rounded. Zero or less is no
@@ -94,13 +87,13 @@ def surprising_bags(
     surprise = (log_likelihoods(log_probs, likely) - log_likelihoods(log_probs, bags)).numpy()
     order = np.argsort(-surprise, kind="stable")[:SURPRISING]
     return [
-        {
-            "bag": str(ids[b]),
-            "size": int(bags.sizes[b]),
-            "counts": bags.counts[b].tolist(),
-            "expected": np.round(expected[b], 1).tolist(),
-            "surprise": float(surprise[b]),
-        }
+        SurprisingBag(
+            bag=str(ids[b]),
+            size=int(bags.sizes[b]),
+            counts=bags.counts[b].tolist(),
+            expected=np.round(expected[b], 1).tolist(),
+            surprise=float(surprise[b]),
+        )
         for b in order
         if surprise[b] > 0
     ]
@@ -137,14 +130,14 @@ def _correlation(predicted: FloatArray, true: FloatArray) -> float | None:
     return float(np.corrcoef(predicted, true)[0, 1])
 
 
-def _bins(predicted: FloatArray, true: FloatArray, sizes: npt.NDArray[Any]) -> list[list[float]]:
-    """[mean predicted, mean true proportion, instances] of up to ten groups of bags."""
+def _bins(predicted: FloatArray, true: FloatArray, sizes: npt.NDArray[Any]) -> list[BinOfBags]:
+    """Mean predicted and mean true proportion of up to ten groups of bags."""
     groups = np.array_split(np.argsort(predicted, kind="stable"), min(10, len(predicted)))
     return [
-        [
-            float(np.average(predicted[group], weights=sizes[group])),
-            float(np.average(true[group], weights=sizes[group])),
-            int(sizes[group].sum()),
-        ]
+        BinOfBags(
+            predicted=float(np.average(predicted[group], weights=sizes[group])),
+            true=float(np.average(true[group], weights=sizes[group])),
+            instances=int(sizes[group].sum()),
+        )
         for group in groups
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,17 @@ from bagwise.estimator.parameters import new_method
 from bagwise.estimator.targets import NumbersAre
 from bagwise.tabular.assessment import assess, surprising_bags
 from bagwise.tabular.bag_table import MatchedRows, encode_rows, match_rows
+from bagwise.tabular.facts import (
+    BagSizes,
+    CurvePoint,
+    DataFacts,
+    FitFacts,
+    FitSettings,
+    Histogram,
+    Tried,
+)
 from bagwise.tabular.labels import read_labels
-from bagwise.tabular.model import FORMAT, TableModel, log_probs_by
+from bagwise.tabular.model import TableModel, log_probs_by
 from bagwise.tabular.source import Paths, Source, columns_of
 from bagwise.tabular.tuning import (
     RATES,
@@ -140,26 +150,25 @@ def fit_table(
         shares = _shares_of_training(targets.bags, held_out, cross_validated)
         part = targets.bags.select(held_out)
         rows_held_out = torch.from_numpy(targets.bags.rows(held_out))
-        facts = {
-            "format": FORMAT,
-            "command": command,
-            "bagwise": bagwise.__version__,
-            "data": _data_facts(source, key, rows),
-            "settings": {
-                "method": method,
-                "engine": engine,
-                "model": chosen.model,
-                "lr": chosen.lr,
-                "epochs": classifier.best_epoch_,
-                "seed": seed,
-            },
-            "tried": [[t.model, t.lr, t.epochs, t.bag_loss] for t in trials],
-            "folds": len(splits),
-            "curve": _curve(classifier, chosen, cross_validated),
-            "held_out": assess(log_probs[rows_held_out], part, targets.ids[held_out], shares),
-            "surprising": surprising_bags(log_probs, targets.bags, targets.ids),
-        }
-        facts["seconds"] = round(time.perf_counter() - started, 1)
+        facts = FitFacts(
+            command=command,
+            bagwise=bagwise.__version__,
+            data=_data_facts(source, key, rows),
+            settings=FitSettings(
+                method=method,
+                engine=engine,
+                model=chosen.model,
+                lr=chosen.lr,
+                epochs=classifier.best_epoch_,
+                seed=seed,
+            ),
+            tried=[Tried(t.model, t.lr, t.epochs, t.bag_loss) for t in trials],
+            folds=len(splits),
+            curve=_curve(classifier, chosen, cross_validated),
+            held_out=assess(log_probs[rows_held_out], part, targets.ids[held_out], shares),
+            surprising=surprising_bags(log_probs, targets.bags, targets.ids),
+            seconds=round(time.perf_counter() - started, 1),
+        )
         fitted = TableModel(classifier, rows.columns, facts)
         work.publish(fitted.save)
     return fitted
@@ -234,45 +243,39 @@ def _shares_of_training(bags: Bags, held_out: IntArray, cross_validated: bool) -
     return shares
 
 
-def _curve(
-    classifier: LLPClassifier, chosen: Trial, cross_validated: bool
-) -> list[dict[str, float]]:
+def _curve(classifier: LLPClassifier, chosen: Trial, cross_validated: bool) -> list[CurvePoint]:
     """Training and held-out loss by epoch; cross-validated, the latter is the folds' mean."""
-    rows = [{"epoch": row["epoch"], "train": row["train_loss"]} for row in classifier.history_]
-    if not cross_validated:
-        held_out = [row["val_bag_loss"] for row in classifier.history_]
-    else:
-        held_out = list(chosen.curve)
-        rows += [{"epoch": float(e + 1)} for e in range(len(rows), len(held_out))]
-    for row, value in zip(rows, held_out, strict=False):
-        row["held_out"] = value
-    return rows
+    history = classifier.history_
+    train = [row["train_loss"] for row in history]
+    held_out = chosen.curve if cross_validated else [row["val_bag_loss"] for row in history]
+    losses = zip_longest(train, held_out)
+    return [CurvePoint(epoch, *known) for epoch, known in enumerate(losses, start=1)]
 
 
-def _data_facts(source: Source, key: list[str], rows: MatchedRows) -> dict[str, Any]:
+def _data_facts(source: Source, key: list[str], rows: MatchedRows) -> DataFacts:
     targets, sizes = rows.targets, rows.targets.bags.sizes
-    return {
-        "files": [str(file) for file in source.files],
-        "bag_columns": key,
-        "rows": rows.n_rows,
-        "rows_used": len(targets.order),
-        "n_bags": len(targets.bags),
-        "bags_left_out": len(rows.left_out),
-        "bags_left_out_names": rows.left_out[:20],
-        "classes": targets.classes.tolist(),
-        "shares": (targets.bags.counts.sum(axis=0) / len(targets.order)).tolist(),
-        "sizes": {
-            "smallest": int(sizes.min()),
-            "median": float(np.median(sizes)),
-            "largest": int(sizes.max()),
-            "histogram": _histogram(sizes),
-        },
-        "rounding": targets.rounding,
-        "n_features": len(rows.columns.encoded_names),
-    }
+    return DataFacts(
+        files=[str(file) for file in source.files],
+        bag_columns=key,
+        rows=rows.n_rows,
+        rows_used=len(targets.order),
+        n_bags=len(targets.bags),
+        bags_left_out=len(rows.left_out),
+        bags_left_out_names=rows.left_out[:20],
+        classes=targets.classes.tolist(),
+        shares=(targets.bags.counts.sum(axis=0) / len(targets.order)).tolist(),
+        sizes=BagSizes(
+            smallest=int(sizes.min()),
+            median=float(np.median(sizes)),
+            largest=int(sizes.max()),
+            histogram=_histogram(sizes),
+        ),
+        rounding=targets.rounding,
+        n_features=len(rows.columns.encoded_names),
+    )
 
 
-def _histogram(sizes: IntArray) -> dict[str, list[float]]:
+def _histogram(sizes: IntArray) -> Histogram:
     """Numbers of bags by size: single sizes, or up to twenty ranges, even or growing."""
     low, high = int(sizes.min()), int(sizes.max())
     if high - low < 30:
@@ -282,4 +285,4 @@ def _histogram(sizes: IntArray) -> dict[str, list[float]]:
     else:
         edges = np.geomspace(low - 0.5, high + 0.5, 21)
     counts, _ = np.histogram(sizes, edges)
-    return {"counts": counts.tolist(), "edges": edges.tolist()}
+    return Histogram(counts.tolist(), edges.tolist())

@@ -12,10 +12,11 @@ import torch
 
 from bagwise.estimator import LLPClassifier
 from bagwise.storage import model_folder as archive
+from bagwise.tabular.columns import FORMAT as COLUMNS_FORMAT
 from bagwise.tabular.columns import Columns, Inputs
+from bagwise.tabular.facts import FORMAT as FIT_FORMAT
+from bagwise.tabular.facts import FitFacts
 from bagwise.training.evaluation import predict_logits
-
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,20 @@ class TableModel:
     Attributes:
         classifier: of encoded rows.
         columns: how rows are encoded.
-        facts: what `fit` found, for the report; JSON.
+        fit: what `fit` found; of a model from a folder the content of fit.json, as it stands there.
     """
 
     classifier: LLPClassifier
     columns: Columns
-    facts: dict[str, Any]
+    fit: FitFacts | dict[str, object]
+
+    @property
+    def facts(self) -> FitFacts:
+        """What `fit` found; a ValueError where fit.json does not say it.
+
+        It is looked at only here: a model predicts without it.
+        """
+        return self.fit if isinstance(self.fit, FitFacts) else FitFacts.from_dict(self.fit)
 
     @property
     def classes(self) -> list[str]:
@@ -45,7 +54,8 @@ class TableModel:
 
     def save(self, path: Path) -> None:
         """Write the model folder, in one step; where a symbolic link leads, if `path` is one."""
-        content = {archive.COLUMNS: self.columns.to_json(), archive.FIT: self.facts}
+        fit = self.fit.to_dict() if isinstance(self.fit, FitFacts) else self.fit
+        content = {archive.COLUMNS: self.columns.to_json(), archive.FIT: fit}
         archive.save(self.classifier, Path(os.path.realpath(path)), content)
 
     @classmethod
@@ -55,9 +65,10 @@ class TableModel:
         if not path.is_dir():
             raise ValueError(f"there is no folder {path}; give the --out folder of bagwise fit.")
         classifier = LLPClassifier.load(path)
-        found = {name: _read(path / name) for name in (archive.COLUMNS, archive.FIT)}
+        of_columns = _read(path / archive.COLUMNS, COLUMNS_FORMAT)
+        fit = _read(path / archive.FIT, FIT_FORMAT)
         try:
-            columns = Columns.from_json(found[archive.COLUMNS])
+            columns = Columns.from_json(of_columns)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{path / archive.COLUMNS} is damaged: {error}.") from error
         width = len(columns.encoded_names)
@@ -66,15 +77,15 @@ class TableModel:
                 f"{path / archive.COLUMNS} makes {width} features, but the model in "
                 f"{archive.CONFIG} has {classifier.shape_in_}; the folder is damaged."
             )
-        return cls(classifier, columns, found[archive.FIT])
+        return cls(classifier, columns, fit)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, version: int) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(
             f"{path.parent} has no {path.name}; it is incomplete, or not from bagwise fit."
         )
-    return archive.read_json(path, FORMAT)
+    return archive.read_json(path, version)
 
 
 def log_probs_by(classifier: LLPClassifier, inputs: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,344 @@
+"""What a fit found, for the terminal and the report, and fit.json, which keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple, TypeVar
+
+from bagwise.storage.schema import (
+    Check,
+    any_number,
+    anything,
+    list_of,
+    maybe,
+    number,
+    record,
+    text,
+    whole,
+    wrong,
+)
+
+FORMAT = 1
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Numbers of bags by size.
+
+    Attributes:
+        counts: of the bags in each range.
+        edges: of the ranges, one more.
+    """
+
+    counts: Sequence[int]
+    edges: Sequence[float]
+
+
+@dataclass(frozen=True)
+class BagSizes:
+    """How many rows the bags have."""
+
+    smallest: int
+    median: float
+    largest: int
+    histogram: Histogram
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What was learnt from.
+
+    Attributes:
+        files: of the table.
+        bag_columns: that say which bag a row is in.
+        rows: of the table.
+        rows_used: those in a bag whose counts are known.
+        n_bags: that were used.
+        bags_left_out: how many only one of the files has.
+        bags_left_out_names: of the first of these.
+        classes: the class labels.
+        shares: (C,) of all rows that were used.
+        sizes: of the bags.
+        rounding: largest difference between a proportion as given and one of the counts.
+        n_features: encoded columns.
+    """
+
+    files: Sequence[str]
+    bag_columns: Sequence[str]
+    rows: int
+    rows_used: int
+    n_bags: int
+    bags_left_out: int
+    bags_left_out_names: Sequence[str]
+    classes: Sequence[str]
+    shares: Sequence[float]
+    sizes: BagSizes
+    rounding: float
+    n_features: int
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """What was chosen or given."""
+
+    method: str
+    engine: str
+    model: str
+    lr: float
+    epochs: int
+    seed: int
+
+
+class Tried(NamedTuple):
+    """A candidate and its loss on held-out bags."""
+
+    model: str
+    lr: float
+    epochs: int
+    bag_loss: float
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """An epoch: the training loss, and the loss of held-out bags, where they are known."""
+
+    epoch: float
+    train: float | None = None
+    held_out: float | None = None
+
+
+class BinOfBags(NamedTuple):
+    """Bags with about the same predicted proportion of a class."""
+
+    predicted: float
+    true: float
+    instances: int
+
+
+@dataclass(frozen=True)
+class HeldOutBag:
+    """A bag with its true and predicted proportions, (C,) each."""
+
+    bag: str
+    size: int
+    true: Sequence[float]
+    predicted: Sequence[float]
+
+
+@dataclass(frozen=True)
+class HeldOutFacts:
+    """How well bags are fitted that the model had not seen.
+
+    Attributes:
+        n_bags: that were held out.
+        n_instances: in these.
+        log_likelihood: mean log P(S|X) per instance.
+        baseline: the same where every instance has the overall shares.
+        correlation: (C,) of predicted and true proportions; None where they do not vary.
+        error: (C,) mean absolute difference of these.
+        coverage: share of the counts that lie in a central interval of the model, by its name.
+        calibration: (C,) bins of bags.
+        bags: at most 1000 of them.
+    """
+
+    n_bags: int
+    n_instances: int
+    log_likelihood: float
+    baseline: float
+    correlation: Sequence[float | None]
+    error: Sequence[float]
+    coverage: dict[str, float]
+    calibration: Sequence[Sequence[BinOfBags]]
+    bags: Sequence[HeldOutBag]
+
+
+@dataclass(frozen=True)
+class SurprisingBag:
+    """A bag whose counts, (C,), are less probable than those that the model expects."""
+
+    bag: str
+    size: int
+    counts: Sequence[float]
+    expected: Sequence[float]
+    surprise: float
+
+
+@dataclass(frozen=True)
+class FitFacts:
+    """All that a fit says about itself.
+
+    Attributes:
+        command: how it was called; empty from Python.
+        bagwise: the version.
+        data: what was learnt from.
+        settings: what was chosen or given.
+        tried: the candidates, the chosen one first.
+        folds: parts that were held out in turn; 1 where one was held out throughout.
+        curve: one point an epoch.
+        held_out: how well held-out bags are fitted.
+        surprising: bags to look at.
+        seconds: that it took.
+    """
+
+    command: str
+    bagwise: str
+    data: DataFacts
+    settings: FitSettings
+    tried: Sequence[Tried]
+    folds: int
+    curve: Sequence[CurvePoint]
+    held_out: HeldOutFacts
+    surprising: Sequence[SurprisingBag]
+    seconds: float
+
+    def by_class(self) -> list[list[str]]:
+        """A row for each class: name, overall share, `error` and `correlation`, as text."""
+        return [
+            [name, f"{share:.1%}", f"{error:.1%}", "-" if r is None else f"{r:.2f}"]
+            for name, share, error, r in zip(
+                self.data.classes,
+                self.data.shares,
+                self.held_out.error,
+                self.held_out.correlation,
+                strict=True,
+            )
+        ]
+
+    def to_dict(self) -> dict[str, object]:
+        """The content of fit.json."""
+        content = {"format": FORMAT, **asdict(self)}
+        content["curve"] = [
+            {name: value for name, value in point.items() if value is not None}
+            for point in content["curve"]
+        ]
+        return content
+
+    @classmethod
+    def from_dict(cls, content: object) -> FitFacts:
+        """Read the content of fit.json; what lacks or is of another form is a ValueError.
+
+        It names the first such field. What else the file holds does not matter.
+        """
+        found = _checked(content)
+        data, held_out = found["data"], found["held_out"]
+        sizes = data["sizes"]
+        histogram = _made(Histogram, sizes["histogram"])
+        calibration = [[BinOfBags(*point) for point in bins] for bins in held_out["calibration"]]
+        return _made(
+            cls,
+            found,
+            data=_made(DataFacts, data, sizes=_made(BagSizes, sizes, histogram=histogram)),
+            settings=_made(FitSettings, found["settings"]),
+            tried=[Tried(*trial) for trial in found["tried"]],
+            curve=[
+                CurvePoint(point["epoch"], point.get("train"), point.get("held_out"))
+                for point in found["curve"]
+            ],
+            held_out=_made(
+                HeldOutFacts,
+                held_out,
+                calibration=calibration,
+                bags=[_made(HeldOutBag, bag) for bag in held_out["bags"]],
+            ),
+            surprising=[_made(SurprisingBag, bag) for bag in found["surprising"]],
+        )
+
+
+def _made(kind: type[Made], content: dict[str, Any], **nested: object) -> Made:
+    """A dataclass of the values under its fields' names, some of them made before."""
+    names = (field.name for field in fields(kind))  # type: ignore[arg-type]  # a dataclass
+    return kind(**{name: nested.get(name, content[name]) for name in names})
+
+
+def _checked(content: Any) -> dict[str, Any]:
+    _with({"data": _with({"classes": list_of(text, 2)})})(content, "")
+    _schema(len(content["data"]["classes"]))(content, "")
+    histogram = content["data"]["sizes"]["histogram"]
+    if len(histogram["edges"]) != len(histogram["counts"]) + 1:
+        raise wrong(histogram["edges"], "data.sizes.histogram.edges", "one more than counts")
+    if any(b <= a for a, b in zip(histogram["edges"], histogram["edges"][1:], strict=False)):
+        raise ValueError("data.sizes.histogram.edges do not grow.")
+    facts: dict[str, Any] = content
+    return facts
+
+
+def _schema(C: int) -> Check:
+    """What fit.json must hold where there are C classes."""
+    share = number(0, 1)
+    shares = list_of(share, C, C)
+    amounts = list_of(number(0), C, C)
+    histogram = _with({"counts": list_of(whole(), 1), "edges": list_of(number(0), 2)})
+    data = {
+        "files": list_of(text, 1),
+        "bag_columns": list_of(text, 1),
+        "rows": whole(),
+        "rows_used": whole(),
+        "n_bags": whole(1),
+        "bags_left_out": whole(),
+        "bags_left_out_names": list_of(text),
+        "shares": shares,
+        "sizes": _with(
+            {
+                "smallest": whole(1),
+                "median": number(1),
+                "largest": whole(1),
+                "histogram": histogram,
+            }
+        ),
+        "rounding": number(0),
+        "n_features": whole(1),
+    }
+    settings = {
+        "method": text,
+        "engine": text,
+        "model": text,
+        "lr": number(0),
+        "epochs": whole(1),
+        "seed": whole(),
+    }
+    held_out = {
+        "n_bags": whole(1),
+        "n_instances": whole(1),
+        "log_likelihood": number(),
+        "baseline": number(),
+        "correlation": list_of(maybe(number(-1.01, 1.01)), C, C),
+        "error": shares,
+        "coverage": record({}, others=share),
+        "calibration": list_of(list_of(list_of(number(0), 3, 3), 1), C, C),
+        "bags": list_of(
+            _with({"bag": text, "size": whole(1), "true": shares, "predicted": shares}), 1
+        ),
+    }
+    surprising = {
+        "bag": text,
+        "size": whole(1),
+        "counts": amounts,
+        "expected": amounts,
+        "surprise": number(),
+    }
+    return _with(
+        {
+            "command": text,
+            "bagwise": text,
+            "seconds": number(0),
+            "folds": whole(1),
+            "data": _with(data),
+            "settings": _with(settings),
+            "tried": list_of(_trial, 1),
+            "curve": list_of(record({"epoch": number(0)}, others=number()), 1),
+            "held_out": _with(held_out),
+            "surprising": list_of(_with(surprising)),
+        }
+    )
+
+
+def _with(needed: dict[str, Check]) -> Check:
+    return record(needed, others=anything)
+
+
+def _trial(value: Any, place: str) -> None:
+    list_of(anything, 4, 4)(value, place)
+    for index, check in enumerate((text, number(0), whole(), any_number)):
+        check(value[index], f"{place}[{index}]")
