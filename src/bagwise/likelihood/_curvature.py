@@ -1,0 +1,171 @@
+"""How sharply the bag likelihood bends: the information that bags hold about a linear model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.likelihood._effects import cholesky
+from bagwise.posterior._kernels import inline, kernel, over_bags
+
+_LARGEST = 1200  # rows or columns up to which eigenvectors are computed
+_CHUNK = 4_000_000  # numbers of information rows that are held at a time
+
+
+def information_rows(
+    X1: FloatArray, p: FloatArray, bags: Bags, basis: FloatArray, tau: float
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Rows A of the information A'A, for some bags at a time: (their indexes, (bags, D, P)).
+
+    The counts of a bag are sums over its instances, of mean m = sum_k p_k and covariance V = sum_k
+    diag(p_k) - p_k p_k'. Of all scores that are linear in the counts the best has the information
+
+        (dm / d theta)' V^-1 (dm / d theta)
+
+    which the information of the counts cannot be below. It is theirs in bags of one instance, where
+    the counts are the label, and in large bags, where they are normal. A bag's own intercept of
+    variance tau^2 adds tau^2 V^2 to the covariance. All in the D = C - 1 coordinates of `basis`.
+    """
+    d, D = X1.shape[1], basis.shape[1]
+    step = max(_CHUNK // (D * d * D), 1)
+    for begin in range(0, len(bags), step):
+        part = np.arange(begin, min(begin + step, len(bags)))
+        rows = np.empty((len(part), D, d * D))
+
+        def run(index: IntArray, begin: int = begin, rows: FloatArray = rows) -> None:
+            _information_rows(index, begin, X1, p, bags.offsets, basis, tau, rows)
+
+        over_bags(run, part, bags.sizes[part] * float(D * D * d))
+        yield part, rows
+
+
+@kernel
+def _information_rows(
+    index: IntArray,
+    begin: int,
+    X1: FloatArray,
+    probabilities: FloatArray,
+    offsets: IntArray,
+    basis: FloatArray,
+    tau: float,
+    rows: FloatArray,
+) -> None:
+    C, D = basis.shape
+    d = X1.shape[1]
+    q = np.empty(D)
+    T = np.empty((D, D))
+    for bag in index:
+        out = rows[bag - begin].reshape(D, d, D)
+        out[:] = 0.0
+        V = np.zeros((D, D))
+        for k in range(offsets[bag], offsets[bag + 1]):
+            p = probabilities[k]
+            for e in range(D):
+                q[e] = 0.0
+                for c in range(C):
+                    q[e] += basis[c, e] * p[c]
+            for e in range(D):
+                for f in range(e + 1):
+                    total = -q[e] * q[f]
+                    for c in range(C):
+                        total += basis[c, e] * basis[c, f] * p[c]
+                    T[e, f] = T[f, e] = total
+            for e in range(D):
+                for f in range(D):
+                    V[e, f] += T[e, f]
+                for j in range(d):
+                    for f in range(D):
+                        out[e, j, f] += T[e, f] * X1[k, j]
+        _whiten(_with_effect(V, tau), out)
+
+
+@inline
+def _with_effect(V: FloatArray, tau: float) -> FloatArray:
+    D = len(V)
+    both = V.copy()
+    for e in range(D):
+        both[e, e] += 1e-12
+        for f in range(D):
+            for g in range(D):
+                both[e, f] += tau * tau * V[e, g] * V[g, f]
+    return both
+
+
+@inline
+def _whiten(covariance: FloatArray, out: FloatArray) -> None:
+    """out := L^-1 out for covariance = L L'."""
+    cholesky(covariance)
+    D, d, _ = out.shape
+    for e in range(D):
+        for j in range(d):
+            for f in range(D):
+                total = out[e, j, f]
+                for g in range(e):
+                    total -= covariance[e, g] * out[g, j, f]
+                out[e, j, f] = total / covariance[e, e]
+
+
+class Scale:
+    """Coordinates phi in which the penalised likelihood bends about equally in all directions.
+
+        theta = R phi,    R R' = (A'A + diag(penalty))^-1,    R = D^-1/2 (1 + V diag(r) V')
+
+    with D = diag(penalty), V the eigenvectors of D^-1/2 A'A D^-1/2, s their values and r = (1 + s)
+    ^-1/2 - 1. A step of length one in phi is one standard error of a parameter. Where neither A's
+    rows nor its columns are few, only the diagonal of A'A is used.
+    """
+
+    def __init__(
+        self,
+        X1: FloatArray,
+        p: FloatArray,
+        bags: Bags,
+        basis: FloatArray,
+        tau: float,
+        penalty: FloatArray,
+        bag_weights: FloatArray | None,
+    ) -> None:
+        D = basis.shape[1]
+        P = X1.shape[1] * D
+        self.root = 1.0 / np.sqrt(penalty)
+        self.vectors = np.zeros((P, 0))
+        self.factors = np.zeros(0)
+        few_rows = len(bags) * D < P
+        full = min(len(bags) * D, P) <= _LARGEST
+        gram = np.zeros((P, P)) if full and not few_rows else np.zeros(P)
+        kept = []
+        for part, rows in information_rows(X1, p, bags, basis, tau):
+            if bag_weights is not None:
+                rows *= np.sqrt(bag_weights[part])[:, None, None]
+            A = rows.reshape(-1, P) * self.root
+            if not full:
+                gram += (A**2).sum(axis=0)
+            elif few_rows:
+                kept.append(A)
+            else:
+                gram += A.T @ A
+        if not full:
+            self.root /= np.sqrt(1.0 + gram)
+            return
+        if few_rows:
+            A = np.concatenate(kept)
+            values, left = np.linalg.eigh(A @ A.T)
+            used = values > 1e-9 * values[-1]
+            values = values[used]
+            self.vectors = (A.T @ left[:, used]) / np.sqrt(values)
+        else:
+            values, self.vectors = np.linalg.eigh(gram)
+        self.factors = 1.0 / np.sqrt(1.0 + np.maximum(values, 0.0)) - 1.0
+
+    def apply(self, phi: FloatArray) -> FloatArray:
+        """R phi."""
+        moved: FloatArray = phi + self.vectors @ (self.factors * (phi @ self.vectors))
+        return self.root * moved
+
+    def transpose(self, gradient: FloatArray) -> FloatArray:
+        """R' times a gradient with respect to theta: that with respect to phi."""
+        g = self.root * gradient
+        moved: FloatArray = g + self.vectors @ (self.factors * (g @ self.vectors))
+        return moved

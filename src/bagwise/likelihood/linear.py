@@ -1,0 +1,252 @@
+"""A linear model fitted to bags by maximum likelihood."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import log_softmax, logsumexp
+
+from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.checks import real_number, whole_number
+from bagwise.likelihood._optimise import LOWEST_TAU, Problem, minimise
+from bagwise.likelihood.objective import BagLikelihood, checked_features, contrasts
+
+TOLERANCE = 0.01
+MAX_EVALUATIONS = 500
+
+
+@dataclass(frozen=True)
+class LinearFit:
+    """A linear model: logits = X weights + intercept.
+
+    Attributes:
+        weights: (d, C), each row summing to 0.
+        intercept: (C,), summing to 0.
+        ridge: what the squared weights were penalised by.
+        bag_effects: tau, the standard deviation of the bags' own intercepts; 0 without.
+        effects: (B, C) the mean of each bag's own intercept given its counts; None without.
+        log_likelihood: log P(S|X) of all bags together.
+        evaluations: how often the likelihood was computed.
+        converged: whether the optimum was reached.
+        message: in what way it was, or was not.
+    """
+
+    weights: FloatArray
+    intercept: FloatArray
+    ridge: float
+    bag_effects: float
+    effects: FloatArray | None
+    log_likelihood: float
+    evaluations: int
+    converged: bool
+    message: str
+
+    def logits(self, X: npt.ArrayLike) -> FloatArray:
+        """(N, C) X weights + intercept."""
+        z: FloatArray = np.asarray(X, dtype=np.float64) @ self.weights + self.intercept
+        return z
+
+    def log_probabilities(self, X: npt.ArrayLike) -> FloatArray:
+        """(N, C) logarithms of the class probabilities, for a bag effect of zero."""
+        log_p: FloatArray = log_softmax(self.logits(X), axis=1)
+        return log_p
+
+
+def fit_linear(
+    X: npt.ArrayLike,
+    bags: Bags,
+    ridge: float = 1.0,
+    *,
+    bag_effects: float = 0.0,
+    start: LinearFit | None = None,
+    bag_weights: npt.ArrayLike | None = None,
+    tolerance: float = TOLERANCE,
+    max_evaluations: int = MAX_EVALUATIONS,
+) -> LinearFit:
+    """Fit logits X W + b to the label counts of bags.
+
+    Minimised, by L-BFGS over all bags at a time, is
+
+        - sum_b log P(S_b | X_b; W, b) + ridge / 2 ||W||^2
+
+    with P(S|X) of the engine `auto`. The intercepts b are not penalised. The same vector added to
+    the weights of all classes changes no probability; the penalty is least where each row of W sums
+    to 0, and b is taken to sum to 0 too. So the answer is unique as far as the likelihood has one
+    optimum, no class is singled out, and their order does not matter. (With two classes the
+    difference of their weights, beta, is penalised by ridge / 4 beta^2.)
+
+    The likelihood of bags is not concave: what is found is the optimum next to `start`, or to zero
+    weights and the overall shares. Optimisation takes place in coordinates in which a step of one
+    is about one standard error (see `_curvature.information_rows`), chosen anew now and then.
+
+    A class that no bag has gets zero weights and a share of half an instance of all. Without it the
+    likelihood would be largest at an intercept of minus infinity.
+
+    Args:
+        X: (N, d) standardised features, sorted by bag.
+        bags: sizes and counts of the bags.
+        ridge: strength of the penalty, 0 or more; 1 / ridge is the variance of a normal prior.
+        bag_effects: tau; each bag has its own intercept b + u_b, normal with variance tau^2 in each
+            class, and P(S|X) is its mean over u (see `choose_bag_effects`).
+        start: an earlier fit to begin at.
+        bag_weights: (B,) how often each bag counts; once if not given.
+        tolerance: the fit ends where no coordinate's slope is larger, that is, where the optimum is
+            nearer than about so many standard errors in every direction. Where bags are too large
+            for exact likelihoods, it is .1 at least.
+        max_evaluations: of the likelihood. Where they do not suffice there is a warning.
+
+    >>> X = np.array([[-1.], [1.], [-1.], [-1.], [1.], [1.]])
+    >>> fit = fit_linear(X, Bags([2, 2, 2], [[1, 1], [2, 0], [0, 2]]))
+    >>> fit.log_probabilities([[2.]]).argmax()
+    np.int64(1)
+    """
+    features = checked_features(X, bags)
+    real_number(0, with_low=True).check("bag_effects", bag_effects)
+    return _fit(
+        features, bags, ridge, bag_effects, False, start, bag_weights, tolerance, max_evaluations
+    )
+
+
+def fit_with_variance(
+    X: npt.ArrayLike,
+    bags: Bags,
+    ridge: float = 1.0,
+    *,
+    start: LinearFit | None = None,
+    tolerance: float = TOLERANCE,
+    max_evaluations: int = MAX_EVALUATIONS,
+) -> LinearFit:
+    """`fit_linear` with bag effects whose tau maximises the likelihood too, from .001 to 20."""
+    features = checked_features(X, bags)
+    return _fit(features, bags, ridge, 0.5, True, start, None, tolerance, max_evaluations)
+
+
+def _fit(
+    X: FloatArray,
+    bags: Bags,
+    ridge: float,
+    tau: float,
+    fits_tau: bool,
+    start: LinearFit | None,
+    bag_weights: npt.ArrayLike | None,
+    tolerance: float,
+    max_evaluations: int,
+) -> LinearFit:
+    real_number(0, with_low=True).check("ridge", ridge)
+    real_number(0).check("tolerance", tolerance)
+    whole_number(1, 2**31).check("max_evaluations", max_evaluations)
+    weights = _checked_weights(bag_weights, bags)
+    if weights is not None and not weights.all():
+        used = np.flatnonzero(weights)
+        part, rows = bags.select(used), bags.rows(used)
+        fit = _fit(
+            X[rows], part, ridge, tau, fits_tau, start, weights[used], tolerance, max_evaluations
+        )
+        return fit if fit.effects is None else _with_all_effects(fit, used, len(bags))
+    _check_start(start, X.shape[1], bags.n_classes)
+    totals = bags.counts.sum(axis=0)
+    classes = np.flatnonzero(totals)
+    part = bags if len(classes) == bags.n_classes else _only(bags, classes)
+    likelihood = BagLikelihood(X, part, weights)
+    theta = _start(start, classes, totals, X.shape[1])
+    if start is not None and fits_tau and start.bag_effects > LOWEST_TAU:
+        tau = start.bag_effects
+    if len(classes) == 1:
+        found, tau, converged, message = likelihood.evaluate(theta), 0.0, True, "one class"
+    else:
+        point, converged, message = minimise(
+            Problem(likelihood, ridge), theta, tau, fits_tau, tolerance, max_evaluations
+        )
+        theta, tau, found = point.theta, point.tau, point.found
+    if not converged:
+        warnings.warn(
+            f"the fit with ridge {ridge:g} did not converge in {likelihood.evaluations} "
+            f"evaluations: {message}. Raise max_evaluations, ridge or tolerance.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    coefficients = _all_classes(likelihood, theta, classes, bags.n_classes)
+    effects = None
+    if found.effects is not None:
+        effects = np.zeros((len(bags), bags.n_classes))
+        effects[:, classes] = found.effects @ likelihood.basis.T
+    return LinearFit(
+        weights=coefficients[:-1],
+        intercept=coefficients[-1],
+        ridge=float(ridge),
+        bag_effects=float(tau),
+        effects=effects,
+        log_likelihood=likelihood.total(found)[0],
+        evaluations=likelihood.evaluations,
+        converged=converged,
+        message=message,
+    )
+
+
+def _start(
+    start: LinearFit | None, classes: IntArray, totals: IntArray, n_features: int
+) -> FloatArray:
+    """(d + 1, C - 1) parameters to begin at, of the classes that occur."""
+    if start is None:
+        coefficients = np.zeros((n_features + 1, len(classes)))
+        coefficients[-1] = np.log(totals[classes])
+    else:
+        coefficients = np.vstack([start.weights, start.intercept])[:, classes]
+    theta: FloatArray = coefficients @ contrasts(len(classes))
+    return theta
+
+
+def _all_classes(
+    likelihood: BagLikelihood, theta: FloatArray, classes: IntArray, n_classes: int
+) -> FloatArray:
+    """(d + 1, C) coefficients of all classes, those that do not occur included."""
+    found = theta @ likelihood.basis.T
+    if len(classes) == n_classes:
+        return found
+    coefficients = np.zeros((len(theta), n_classes))
+    coefficients[:, classes] = found
+    absent = np.setdiff1d(np.arange(n_classes), classes)
+    level = logsumexp(likelihood.X1 @ found, axis=1).mean()
+    coefficients[-1, absent] = level + np.log(0.5 / len(likelihood.X1))
+    centred: FloatArray = coefficients - coefficients.mean(axis=1, keepdims=True)
+    return centred
+
+
+def _only(bags: Bags, classes: IntArray) -> Bags:
+    return Bags.of_arrays(bags.sizes.copy(), np.ascontiguousarray(bags.counts[:, classes]))
+
+
+def _with_all_effects(fit: LinearFit, used: IntArray, n_bags: int) -> LinearFit:
+    """The same fit with effects of zero for bags that were not used."""
+    assert fit.effects is not None
+    effects = np.zeros((n_bags, fit.effects.shape[1]))
+    effects[used] = fit.effects
+    return replace(fit, effects=effects)
+
+
+def _checked_weights(bag_weights: npt.ArrayLike | None, bags: Bags) -> FloatArray | None:
+    if bag_weights is None:
+        return None
+    weights: FloatArray = np.asarray(bag_weights, dtype=np.float64)
+    if weights.shape != (len(bags),):
+        raise ValueError(
+            f"bag_weights has shape {weights.shape}, but there are {len(bags)} bags; "
+            "give one number for each."
+        )
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
+        raise ValueError(
+            "bag_weights has a number that is negative or not finite, or nothing but zeros; "
+            "give each bag the number of times it counts."
+        )
+    return weights
+
+
+def _check_start(start: LinearFit | None, n_features: int, n_classes: int) -> None:
+    if start is not None and start.weights.shape != (n_features, n_classes):
+        raise ValueError(
+            f"start has {start.weights.shape[0]} features and {start.weights.shape[1]} classes, "
+            f"the bags {n_features} and {n_classes}; give a fit of the same features and classes."
+        )

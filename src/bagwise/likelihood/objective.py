@@ -1,0 +1,122 @@
+"""The likelihood of bags under a linear model, and its derivatives by the rows' logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import helmert
+from scipy.special import logsumexp
+
+from bagwise.bags import Bags, FloatArray
+from bagwise.likelihood._curvature import Scale
+from bagwise.likelihood._effects import integrate
+from bagwise.posterior.auto import AUTO_STATES, _is_small
+from bagwise.posterior.auto import _fill as fill_auto
+
+
+@cache
+def contrasts(n_classes: int) -> FloatArray:
+    """(C, C - 1) orthonormal columns that sum to zero: coordinates of logits that do.
+
+    >>> contrasts(2).round(3)
+    array([[ 0.707],
+           [-0.707]])
+    """
+    basis: FloatArray = np.ascontiguousarray(helmert(n_classes).T)
+    basis.setflags(write=False)
+    return basis
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The likelihood at some parameters.
+
+    Attributes:
+        log_likelihood: (B,) log P(S|X) of each bag.
+        residuals: (N, C) its derivative by the logits, w - p.
+        probabilities: (N, C) p; with bag effects, their mean given the bag's counts.
+        effects: (B, C - 1) with bag effects, their mean given the counts.
+        squares: (B,) with bag effects, the mean of their square given the counts.
+    """
+
+    log_likelihood: FloatArray
+    residuals: FloatArray
+    probabilities: FloatArray
+    effects: FloatArray | None = None
+    squares: FloatArray | None = None
+
+
+class BagLikelihood:
+    """log P(S|X) of bags as a function of a linear model's parameters.
+
+    Parameters are theta (d + 1, C - 1), the last row of which is the intercept; logits are
+    [X, 1] theta Q' with Q = `contrasts(C)`, so that they sum to zero.
+
+    Args:
+        X: (N, d) features, sorted by bag.
+        bags: sizes and counts.
+        bag_weights: (B,) how often each bag counts; None for once.
+
+    >>> likelihood = BagLikelihood(np.zeros((3, 1)), Bags([2, 1], [[1, 1], [1, 0]]))
+    >>> likelihood.evaluate(np.zeros((2, 1))).log_likelihood
+    array([-0.69314718, -0.69314718])
+    """
+
+    def __init__(self, X: FloatArray, bags: Bags, bag_weights: FloatArray | None = None) -> None:
+        self.X1 = np.concatenate([X, np.ones((len(X), 1))], axis=1)
+        self.bags = bags
+        self.bag_weights = bag_weights
+        self.basis = contrasts(bags.n_classes)
+        self.exact = bool(_is_small(bags, AUTO_STATES).all())
+        self.evaluations = 0
+
+    def evaluate(self, theta: FloatArray, tau: float = 0.0) -> Evaluation:
+        """The likelihood and its derivatives; with tau > 0, its mean over bag effects."""
+        self.evaluations += 1
+        z: FloatArray = self.X1 @ (theta @ self.basis.T)
+        log_likelihood = np.empty(len(self.bags))
+        weights = np.empty(z.shape)
+        fill_auto(z, self.bags, log_likelihood, weights, AUTO_STATES)
+        if tau > 0:
+            values, p, effects, squares = integrate(z, self.bags, self.basis, tau)
+            return Evaluation(log_likelihood + values, weights - p, p, effects, squares)
+        tops = logsumexp(z, axis=1)
+        log_likelihood -= np.add.reduceat(tops, self.bags.offsets[:-1])
+        p = np.exp(z - tops[:, None])
+        return Evaluation(log_likelihood, weights - p, p)
+
+    def total(self, found: Evaluation) -> tuple[float, FloatArray]:
+        """The log-likelihood of all bags, and its gradient (d + 1, C - 1)."""
+        residuals = found.residuals @ self.basis
+        if self.bag_weights is None:
+            return float(found.log_likelihood.sum()), self.X1.T @ residuals
+        of_rows = self.bag_weights[self.bags.bag_of_row]
+        gradient: FloatArray = self.X1.T @ (of_rows[:, None] * residuals)
+        return float(self.bag_weights @ found.log_likelihood), gradient
+
+    def scale(self, found: Evaluation, penalty: FloatArray, tau: float = 0.0) -> Scale:
+        """Coordinates in which the likelihood with this penalty (P,) is easy to maximise."""
+        return Scale(
+            self.X1, found.probabilities, self.bags, self.basis, tau, penalty, self.bag_weights
+        )
+
+
+def checked_features(X: npt.ArrayLike, bags: Bags) -> FloatArray:
+    """X as a double-precision array, if it can be the features of the instances of these bags."""
+    if not isinstance(bags, Bags):
+        raise TypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
+    features: FloatArray = np.ascontiguousarray(X, dtype=np.float64)
+    if features.ndim != 2 or len(features) != bags.n_instances:
+        raise ValueError(
+            f"X has shape {features.shape}, but these bags have {bags.n_instances} instances; "
+            f"({bags.n_instances}, features) is expected, sorted by bag."
+        )
+    if not np.isfinite(features).all():
+        row, column = np.argwhere(~np.isfinite(features))[0]
+        raise ValueError(
+            f"X[{row}, {column}] is {features[row, column]}; finite numbers are needed."
+        )
+    return features
