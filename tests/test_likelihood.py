@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -8,18 +10,32 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
 from bagwise import Bags
-from bagwise.likelihood import bag_folds, choose_ridge, fit_linear
+from bagwise.likelihood import (
+    bag_folds,
+    bag_log_likelihoods,
+    bootstrap_bags,
+    choose_bag_effects,
+    choose_ridge,
+    covariance,
+    fit_for_intervals,
+    fit_linear,
+    fit_with_variance,
+)
+from bagwise.likelihood._curvature import information_rows
+from bagwise.likelihood._optimise import Problem
 from bagwise.likelihood.objective import BagLikelihood
 from oracles import Floats, enumerate_bag
 
 
 def generated(
-    seed: int, sizes: list[int], C: int, d: int = 3, strength: float = 1.0
+    seed: int, sizes: list[int], C: int, d: int = 3, strength: float = 1.0, tau: float = 0.0
 ) -> tuple[Floats, Bags, np.ndarray]:
-    """Features, bags and labels of a linear model."""
-    rng = np.random.default_rng(seed)
+    """Features, bags and labels of a linear model, whose coefficients depend on C and d only."""
+    rng, coefficients = np.random.default_rng(seed), np.random.default_rng(0)
     X = rng.normal(size=(sum(sizes), d))
-    p = softmax(strength * X @ rng.normal(size=(d, C)) + rng.normal(size=C) / 2, axis=1)
+    W, b = coefficients.normal(size=(d, C)), coefficients.normal(size=C) / 2
+    u = np.repeat(tau * rng.normal(size=(len(sizes), C)), sizes, axis=0)
+    p = softmax(strength * X @ W + b + u, axis=1)
     labels = (p.cumsum(axis=1) < rng.random((len(X), 1))).sum(axis=1)
     return X, Bags.from_labels(labels, sizes, n_classes=C), labels
 
@@ -195,3 +211,141 @@ def test_breast_cancer_in_bags_of_twenty_is_classified_almost_as_with_labels() -
     found = choose_ridge(X[:400], Bags.from_labels(y[:400], [20] * 20))
     assert (found.fit.logits(X[400:]).argmax(axis=1) == y[400:]).mean() > 0.94
     assert found.evaluations < 500
+
+
+def test_the_sandwich_is_close_to_the_bootstrap() -> None:
+    X, bags, _ = generated(20, [6] * 80, 2)
+    fit = fit_for_intervals(X, bags, fit_linear(X, bags))
+    drawn = [draw.weights for draw in bootstrap_bags(X, bags, fit, draws=150)]
+    errors = covariance(X, bags, fit).standard_errors()[0]
+    assert errors == pytest.approx(np.std(drawn, axis=0, ddof=1), rel=0.25)
+
+
+def test_the_sandwich_of_bags_of_one_is_that_of_the_jackknife() -> None:
+    X, bags, _ = generated(21, [1] * 120, 3, d=2)
+    fit = fit_linear(X, bags, 0.1, tolerance=1e-5)
+    left_out = []
+    for b in range(len(bags)):
+        times = np.ones(len(bags))
+        times[b] = 0
+        other = fit_linear(X, bags, 0.1, start=fit, bag_weights=times, tolerance=1e-4)
+        left_out.append(other.weights)
+    spread = np.sqrt((len(bags) - 1) / len(bags) * ((left_out - fit.weights) ** 2).sum(axis=0))
+    assert covariance(X, bags, fit).standard_errors()[0] == pytest.approx(spread, rel=0.1)
+
+
+@pytest.mark.parametrize("K", [1, 60])
+def test_the_information_is_the_variance_of_the_score(K: int) -> None:
+    X = np.random.default_rng(22).normal(size=(K, 2))
+    W, b = np.array([[0.5, -0.5, 0.0], [0.0, 1.0, -1.0]]), np.array([0.2, 0.0, -0.2])
+    p = softmax(X @ W + b, axis=1)
+    one = Bags([K], [[K, 0, 0]])
+    likelihood = BagLikelihood(X, one)
+    theta = np.vstack([W, b]) @ likelihood.basis
+    [(_, rows)] = information_rows(likelihood.X1, p, one, likelihood.basis, 0.0)
+    rng = np.random.default_rng(23)
+    labels = [(p.cumsum(axis=1) < rng.random((K, 1))).sum(axis=1) for _ in range(3000)]
+    drawn = Bags.from_labels(np.concatenate(labels), [K] * 3000, n_classes=3)
+    found = BagLikelihood(np.tile(X, (3000, 1)), drawn).evaluate(theta)
+    residuals = (found.residuals @ likelihood.basis).reshape(3000, K, 2)
+    scores = np.einsum("bke,kj->bje", residuals, likelihood.X1).reshape(3000, 6)
+    variance = scores.T @ scores / 3000
+    expected = rows[0].T @ rows[0]
+    assert np.abs(variance - expected).max() < 0.1 * np.diagonal(expected).max()
+
+
+def test_intervals_hold_the_truth_as_often_as_they_should() -> None:
+    truth = np.random.default_rng(0).normal(size=(3, 2))
+    truth -= truth.mean(axis=1, keepdims=True)
+    held = []
+    for seed in range(60):
+        X, bags, _ = generated(100 + seed, [8] * 50, 2)
+        fit = fit_for_intervals(X, bags, fit_linear(X, bags))
+        found = covariance(X, bags, fit)
+        held.append(abs(fit.weights - truth) < found.quantile() * found.standard_errors()[0])
+    assert 0.89 < np.mean(held) <= 0.99
+
+
+def test_errors_of_group_shares_follow_the_delta_method() -> None:
+    X, bags, _ = generated(24, [5] * 60, 3)
+    fit = fit_with_variance(X, bags)
+    found = covariance(X, bags, fit)
+    groups = np.arange(len(X)) % 2
+    shares, errors = found.group_shares(X, groups, n_groups=3)
+    assert shares[:2].sum(axis=1) == pytest.approx(1)
+    assert np.isnan(shares[2]).all()
+    gradient = np.empty((4, 3))
+    for i in np.ndindex(4, 3):
+        moved = []
+        for sign in (1, -1):
+            step = np.zeros((4, 3))
+            step[i] = sign * 1e-5
+            other = replace(fit, weights=fit.weights + step[:3], intercept=fit.intercept + step[3])
+            moved.append(other.probabilities(X[groups == 1])[:, 2].mean())
+        gradient[i] = (moved[0] - moved[1]) / 2e-5
+    assert errors[1, 2] == pytest.approx(found.error_of(gradient), rel=1e-4)
+
+
+def test_too_many_coefficients_have_no_covariance() -> None:
+    X = np.zeros((4, 2000))
+    bags = Bags([2, 2], [[1, 1], [1, 1]])
+    with pytest.raises(ValueError, match="2001 free coefficients; covariances are available up to"):
+        covariance(X, bags, fit_linear(X, bags))
+
+
+@pytest.mark.parametrize("C", [2, 3, 4])
+def test_bag_effects_are_integrated_over(C: int) -> None:
+    X, bags, _ = generated(25, [3, 5, 8, 1], C)
+    fit = replace(fit_linear(X, bags), bag_effects=0.8)
+    rng = np.random.default_rng(26)
+    drawn = []
+    for _ in range(2000):
+        shift = 0.8 * rng.normal(size=C)
+        moved = replace(fit, bag_effects=0.0, intercept=fit.intercept + shift - shift.mean())
+        drawn.append(bag_log_likelihoods(moved, X, bags))
+    expected = np.log(np.exp(drawn).mean(axis=0))
+    assert bag_log_likelihoods(fit, X, bags) == pytest.approx(expected, abs=0.08)
+
+
+@pytest.mark.parametrize(("C", "close"), [(2, 1e-5), (3, 1e-3), (4, 0.1)])
+def test_gradients_with_bag_effects_are_those_of_finite_differences(C: int, close: float) -> None:
+    X, bags, _ = generated(27, [2, 6, 9], C)
+    likelihood = BagLikelihood(X, bags)
+    problem = Problem(likelihood, ridge=0.5)
+    theta = np.random.default_rng(1).normal(size=(4, C - 1))
+    point = problem.at(theta, 0.7)
+    for i in np.ndindex(theta.shape):
+        step = np.zeros(theta.shape)
+        step[i] = 1e-5
+        slope = (problem.at(theta + step, 0.7).value - problem.at(theta - step, 0.7).value) / 2e-5
+        assert point.gradient[i] == pytest.approx(slope, abs=close)
+    assert point.found.squares is not None
+    by_log_tau = 3 * (C - 1) - point.found.squares.sum() / 0.7**2
+    up, down = (problem.at(theta, 0.7 * np.exp(h)).value for h in (1e-5, -1e-5))
+    assert by_log_tau == pytest.approx((up - down) / 2e-5, abs=close)
+
+
+def test_effects_that_bags_have_are_found_and_predict_new_bags_better() -> None:
+    X, bags, _ = generated(28, [5, 20, 40] * 20, 2, tau=1.0)
+    found = choose_bag_effects(X, bags)
+    assert found.differ
+    assert 0.6 < found.tau < 1.4
+    new, _, labels = generated(29, [20] * 100, 2, tau=1.0)
+    rows = np.arange(len(labels))
+    losses = [
+        -np.log(fit.probabilities(new)[rows, labels]).mean()
+        for fit in (found.fit, found.without.fit)
+    ]
+    assert losses[0] < losses[1] - 0.005
+    known = found.fit.probabilities(X, bags.bag_of_row)
+    expected = np.add.reduceat(known, bags.offsets[:-1])
+    plain = np.add.reduceat(found.fit.probabilities(X), bags.offsets[:-1])
+    assert np.abs(expected - bags.counts).sum() < 0.5 * np.abs(plain - bags.counts).sum()
+
+
+def test_effects_that_bags_do_not_have_are_not_found() -> None:
+    X, bags, _ = generated(30, [5, 20] * 20, 2)
+    found = choose_bag_effects(X, bags)
+    assert not found.differ
+    assert found.tau < 0.3
+    assert found.gain > -0.005

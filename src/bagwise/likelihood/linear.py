@@ -7,12 +7,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_softmax, logsumexp
+from scipy.special import logsumexp, softmax
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import real_number, whole_number
 from bagwise.likelihood._optimise import LOWEST_TAU, Problem, minimise
-from bagwise.likelihood.objective import BagLikelihood, checked_features, contrasts
+from bagwise.likelihood.objective import (
+    BagLikelihood,
+    checked_features,
+    contrasts,
+    effect_nodes,
+)
 
 TOLERANCE = 0.01
 MAX_EVALUATIONS = 500
@@ -49,10 +54,21 @@ class LinearFit:
         z: FloatArray = np.asarray(X, dtype=np.float64) @ self.weights + self.intercept
         return z
 
-    def log_probabilities(self, X: npt.ArrayLike) -> FloatArray:
-        """(N, C) logarithms of the class probabilities, for a bag effect of zero."""
-        log_p: FloatArray = log_softmax(self.logits(X), axis=1)
-        return log_p
+    def probabilities(self, X: npt.ArrayLike, bag: npt.ArrayLike | None = None) -> FloatArray:
+        """(N, C) class probabilities.
+
+        Without bag effects that is softmax(logits); with them, its mean over the effects of new
+        bags, or, where `bag` (N,) gives the number of each row's bag among those of the fit, with
+        the effects of these.
+        """
+        z = self.logits(X)
+        if bag is not None and self.effects is not None:
+            of_bag: FloatArray = softmax(z + self.effects[np.asarray(bag)], axis=1)
+            return of_bag
+        p = np.zeros(z.shape)
+        for effect, weight in zip(*effect_nodes(self.bag_effects, z.shape[1]), strict=True):
+            p += weight * softmax(z + effect, axis=1)
+        return p
 
 
 def fit_linear(
@@ -100,7 +116,7 @@ def fit_linear(
 
     >>> X = np.array([[-1.], [1.], [-1.], [-1.], [1.], [1.]])
     >>> fit = fit_linear(X, Bags([2, 2, 2], [[1, 1], [2, 0], [0, 2]]))
-    >>> fit.log_probabilities([[2.]]).argmax()
+    >>> fit.probabilities([[2.]]).argmax()
     np.int64(1)
     """
     features = checked_features(X, bags)
@@ -147,11 +163,9 @@ def _fit(
         )
         return fit if fit.effects is None else _with_all_effects(fit, used, len(bags))
     _check_start(start, X.shape[1], bags.n_classes)
-    totals = bags.counts.sum(axis=0)
-    classes = np.flatnonzero(totals)
-    part = bags if len(classes) == bags.n_classes else _only(bags, classes)
+    part, classes = occurring(bags)
     likelihood = BagLikelihood(X, part, weights)
-    theta = _start(start, classes, totals, X.shape[1])
+    theta = _start(start, classes, part, X.shape[1])
     if start is not None and fits_tau and start.bag_effects > LOWEST_TAU:
         tau = start.bag_effects
     if len(classes) == 1:
@@ -186,13 +200,11 @@ def _fit(
     )
 
 
-def _start(
-    start: LinearFit | None, classes: IntArray, totals: IntArray, n_features: int
-) -> FloatArray:
+def _start(start: LinearFit | None, classes: IntArray, part: Bags, n_features: int) -> FloatArray:
     """(d + 1, C - 1) parameters to begin at, of the classes that occur."""
     if start is None:
         coefficients = np.zeros((n_features + 1, len(classes)))
-        coefficients[-1] = np.log(totals[classes])
+        coefficients[-1] = np.log(part.counts.sum(axis=0))
     else:
         coefficients = np.vstack([start.weights, start.intercept])[:, classes]
     theta: FloatArray = coefficients @ contrasts(len(classes))
@@ -215,8 +227,17 @@ def _all_classes(
     return centred
 
 
-def _only(bags: Bags, classes: IntArray) -> Bags:
-    return Bags.of_arrays(bags.sizes.copy(), np.ascontiguousarray(bags.counts[:, classes]))
+def occurring(bags: Bags) -> tuple[Bags, IntArray]:
+    """The bags without classes that none of them has, and the numbers of those that they have.
+
+    >>> occurring(Bags([2], [[1, 0, 1]]))
+    (Bags(1 bags, 2 instances, 2 classes, all of size 2), array([0, 2]))
+    """
+    classes = np.flatnonzero(bags.counts.sum(axis=0))
+    if len(classes) == bags.n_classes:
+        return bags, classes
+    counts = np.ascontiguousarray(bags.counts[:, classes])
+    return Bags.of_arrays(bags.sizes.copy(), counts), classes
 
 
 def _with_all_effects(fit: LinearFit, used: IntArray, n_bags: int) -> LinearFit:

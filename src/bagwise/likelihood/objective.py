@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.likelihood._curvature import Scale
-from bagwise.likelihood._effects import integrate
+from bagwise.likelihood._effects import integrate, normal_nodes
 from bagwise.posterior.auto import AUTO_STATES, _is_small
 from bagwise.posterior.auto import _fill as fill_auto
 
@@ -28,6 +28,18 @@ def contrasts(n_classes: int) -> FloatArray:
     basis: FloatArray = np.ascontiguousarray(helmert(n_classes).T)
     basis.setflags(write=False)
     return basis
+
+
+def effect_nodes(tau: float, n_classes: int) -> tuple[FloatArray, FloatArray]:
+    """Effects (R, C) and weights (R,) whose sums stand for means over the effects of new bags.
+
+    >>> effect_nodes(0.0, 3)
+    (array([[0., 0., 0.]]), array([1.]))
+    """
+    if tau == 0 or n_classes == 1:
+        return np.zeros((1, n_classes)), np.ones(1)
+    nodes, weights = normal_nodes(n_classes - 1)
+    return tau * nodes @ contrasts(n_classes).T, weights
 
 
 @dataclass(frozen=True)

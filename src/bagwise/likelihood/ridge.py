@@ -20,7 +20,7 @@ FEW_BAGS = 10
 _STRONGEST, _WEAKEST = 1e4, 1e-4  # how far a path is extended
 _WORSE = 2  # ridges in turn that are worse than the best, after which the path ends
 _FLAT = 0.2  # standard errors of a difference that make none
-_FOLD_TOLERANCE = 0.03  # what is held out is off by more than that of a standard error
+FOLD_TOLERANCE = 0.03  # what is held out is off by more than that of a standard error
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class ChosenRidge:
         ridge: the chosen one.
         path: what was tried, strongest first; the chosen one alone if nothing was to be chosen.
         folds: (B,) the fold in which each bag was held out.
-        held_out_logits: (N, C) logits of every row by the model that did not see its bag.
+        held_out_logits: (N, C) logits of every row by the model that did not see its bag; with bag
+            effects, for an effect of zero.
         fit: the model fitted to all bags.
         evaluations: how often likelihoods were computed, those of parts of the bags included.
     """
@@ -174,7 +175,7 @@ class _Search:
     ) -> None:
         self.X, self.bags, self.fold_of_bag = X, bags, fold_of_bag
         self.tau = tau
-        self.tolerance = max(tolerance, _FOLD_TOLERANCE)
+        self.tolerance = max(tolerance, FOLD_TOLERANCE)
         self.parts = []
         for fold in range(int(fold_of_bag.max()) + 1):
             kept = np.flatnonzero(fold_of_bag != fold)
@@ -226,21 +227,13 @@ class _Search:
             models.append(model)
             self.evaluations += model.evaluations + 1
         self.models[ridge] = models
-        score = of_bags.sum() / self.bags.n_instances
-        off = of_bags - score * self.bags.sizes
-        self.scores[ridge] = RidgeScore(ridge, float(score), self._error(off), of_bags)
-
-    def _error(self, off: FloatArray) -> float:
-        """The standard error of a mean per instance, from bags' deviations."""
-        B = len(off)
-        return float(np.sqrt(B / (B - 1) * (off**2).sum()) / self.bags.n_instances)
+        self.scores[ridge] = RidgeScore(ridge, *mean_per_instance(of_bags, self.bags), of_bags)
 
     def best_ridge(self) -> float:
         best = max(self.scores.values(), key=lambda score: (score.score, score.ridge))
         for ridge in sorted(self.scores, reverse=True):
-            gains = best.of_bags - self.scores[ridge].of_bags
-            mean = gains.sum() / self.bags.n_instances
-            if mean <= 1e-9 + _FLAT * self._error(gains - mean * self.bags.sizes):
+            gain, error = mean_per_instance(best.of_bags - self.scores[ridge].of_bags, self.bags)
+            if gain <= 1e-9 + _FLAT * error:
                 return ridge
         return best.ridge
 
@@ -263,3 +256,15 @@ def bag_log_likelihoods(fit: LinearFit, X: npt.ArrayLike, bags: Bags) -> FloatAr
     features = checked_features(X, bags)
     theta = np.vstack([fit.weights, fit.intercept]) @ contrasts(bags.n_classes)
     return BagLikelihood(features, bags).evaluate(theta, fit.bag_effects).log_likelihood
+
+
+def mean_per_instance(of_bags: FloatArray, bags: Bags) -> tuple[float, float]:
+    """The mean per instance of what bags (B,) sum up to, and its standard error over bags.
+
+    >>> mean_per_instance(np.array([2., 4.]), Bags([2, 4], [[2], [4]]))
+    (1.0, 0.0)
+    """
+    mean = of_bags.sum() / bags.n_instances
+    off = of_bags - mean * bags.sizes
+    B = len(bags)
+    return float(mean), float(np.sqrt(B / (B - 1) * (off**2).sum()) / bags.n_instances)

@@ -1,0 +1,160 @@
+"""How often 95 % intervals hold the truth, on generated bags with known coefficients.
+
+Four features, standard normal; in natural bags a quarter of their variance is between bags. Labels
+follow a linear model. Intervals are those of `fit_for_intervals`: of the weights, and of the shares
+of the classes in three groups of 300 new rows, which the true model knows. For bags up to 20 the
+ridge is chosen by `choose_ridge`, and there are also intervals by the bootstrap, and those that the
+fit with the chosen ridge itself would have; larger bags, which take longer, begin at a ridge of 1.
+
+python benchmarks/intervals.py                 # 100 sets a row: half an hour
+python benchmarks/intervals.py --sets 20
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+from scipy.special import softmax
+
+from bagwise import Bags
+from bagwise.likelihood import (
+    LinearFit,
+    bootstrap_bags,
+    choose_ridge,
+    covariance,
+    fit_for_intervals,
+    fit_linear,
+)
+
+Floats = npt.NDArray[np.float64]
+FEATURES = 4
+SMALL = 20  # bags for which everything is tried
+
+
+@dataclass(frozen=True)
+class Setting:
+    """C classes, B bags of K instances; strength of the coefficients."""
+
+    C: int
+    K: int
+    B: int
+    natural: bool = True
+    strength: float = 0.7
+
+
+SETTINGS = (
+    Setting(2, 5, 100),
+    Setting(2, 5, 40),
+    Setting(2, 20, 100),
+    Setting(2, 20, 40),
+    Setting(2, 20, 100, natural=False),
+    Setting(2, 20, 40, strength=0.2),
+    Setting(2, 100, 40),
+    Setting(2, 500, 40),
+    Setting(3, 5, 100),
+    Setting(3, 20, 60),
+    Setting(3, 20, 60, natural=False),
+    Setting(3, 100, 40),
+    Setting(3, 500, 40),
+)
+
+
+def truth(setting: Setting) -> tuple[Floats, Floats]:
+    """Weights and intercept, the same for all sets."""
+    rng = np.random.default_rng(setting.C)
+    W = setting.strength * rng.normal(size=(FEATURES, setting.C))
+    return W - W.mean(axis=1, keepdims=True), np.linspace(-0.5, 0.5, setting.C)
+
+
+def generated(setting: Setting, seed: int) -> tuple[Floats, Bags]:
+    rng = np.random.default_rng(seed)
+    between = 0.5 if setting.natural else 0.0
+    centres = between * rng.normal(size=(setting.B, FEATURES))
+    within = rng.normal(size=(setting.B * setting.K, FEATURES))
+    X = np.repeat(centres, setting.K, axis=0) + np.sqrt(1 - between**2) * within
+    W, b = truth(setting)
+    p = softmax(X @ W + b, axis=1)
+    labels = (p.cumsum(axis=1) < rng.random((len(X), 1))).sum(axis=1)
+    return X, Bags.from_labels(labels, [setting.K] * setting.B, n_classes=setting.C)
+
+
+def shares_of(fit_weights: Floats, intercept: Floats, X: Floats, groups: Floats) -> Floats:
+    p = softmax(X @ fit_weights + intercept, axis=1)
+    return np.stack([p[groups == g].mean(axis=0) for g in range(3)])
+
+
+def bootstrap_errors(
+    fit: LinearFit, X: Floats, bags: Bags, new: Floats, groups: Floats, draws: int
+) -> tuple[Floats, Floats]:
+    drawn = list(bootstrap_bags(X, bags, fit, draws))
+    weights = np.std([d.weights for d in drawn], axis=0, ddof=1)
+    shares = [shares_of(d.weights, d.intercept, new, groups) for d in drawn]
+    return weights, np.std(shares, axis=0, ddof=1)
+
+
+def one_set(setting: Setting, seed: int, draws: int) -> list[float]:
+    """Shares of intervals that hold the truth: weights and group shares, by each way."""
+    X, bags = generated(setting, seed)
+    W, b = truth(setting)
+    new = np.random.default_rng(1).normal(size=(300, FEATURES))
+    groups = np.digitize(new[:, 0], [-0.5, 0.5])
+    true_shares = shares_of(W, b, new, groups)
+
+    def held(fit: LinearFit, weights: Floats, shares: Floats, quantile: float) -> list[float]:
+        found = shares_of(fit.weights, fit.intercept, new, groups)
+        return [
+            float((np.abs(fit.weights - W) <= quantile * weights).mean()),
+            float((np.abs(found - true_shares) <= quantile * shares).mean()),
+        ]
+
+    def sandwich(fit: LinearFit) -> list[float]:
+        found = covariance(X, bags, fit)
+        errors = found.group_shares(new, groups)[1]
+        return held(fit, found.standard_errors()[0], errors, found.quantile())
+
+    if setting.K > SMALL:
+        fit = fit_for_intervals(X, bags, fit_linear(X, bags, 1.0))
+        return sandwich(fit) + [np.nan] * 4
+    chosen = choose_ridge(X, bags).fit
+    fit = fit_for_intervals(X, bags, chosen)
+    if draws < 2:
+        return sandwich(fit) + [np.nan] * 2 + sandwich(chosen)
+    errors = bootstrap_errors(fit, X, bags, new, groups, draws)
+    quantile = covariance(X, bags, fit).quantile()
+    return sandwich(fit) + held(fit, *errors, quantile) + sandwich(chosen)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sets", type=int, default=100, help="generated data sets a row")
+    parser.add_argument("--draws", type=int, default=50, help="draws of the bootstrap; 0 for none")
+    options = parser.parse_args()
+    table = Table(title=f"Coverage of 95 % intervals, {options.sets} sets a row")
+    for name in ("C", "K", "B", "bags", "coefficients"):
+        table.add_column(name, justify="right")
+    for way in ("sandwich", "bootstrap", "chosen ridge"):
+        table.add_column(f"{way}: weights", justify="right")
+        table.add_column("shares", justify="right")
+    console = Console()
+    for setting in SETTINGS:
+        sets = track(range(options.sets), description=str(setting), transient=True, console=console)
+        mean = np.mean([one_set(setting, seed, options.draws) for seed in sets], axis=0)
+        table.add_row(
+            str(setting.C),
+            str(setting.K),
+            str(setting.B),
+            "natural" if setting.natural else "random",
+            f"{setting.strength:g}",
+            *("-" if np.isnan(value) else f"{100 * value:.1f}" for value in mean),
+        )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Whether bags differ by more than their rows explain: an intercept of each bag, and its spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from bagwise.bags import Bags, FloatArray
+from bagwise.likelihood.linear import TOLERANCE, LinearFit, fit_with_variance
+from bagwise.likelihood.objective import checked_features
+from bagwise.likelihood.ridge import (
+    FOLD_TOLERANCE,
+    FOLDS,
+    ChosenRidge,
+    bag_folds,
+    bag_log_likelihoods,
+    choose_ridge,
+    mean_per_instance,
+)
+
+
+@dataclass(frozen=True)
+class ChosenBagEffects:
+    """Models with and without bag effects, and how probable held-out bags are under each.
+
+    Attributes:
+        tau: the fitted standard deviation; .001, its least value, says that there is none.
+        fit: the model with effects, fitted to all bags.
+        without: the model without, and its scores.
+        score: log P(S|X) per instance of held-out bags with effects, which are integrated over.
+        gain: what that is more than without.
+        gain_error: its standard error, over bags.
+        of_bags: (B,) log P(S|X) of each held-out bag with effects.
+    """
+
+    tau: float
+    fit: LinearFit
+    without: ChosenRidge
+    score: float
+    gain: float
+    gain_error: float
+    of_bags: FloatArray
+
+    @property
+    def differ(self) -> bool:
+        """Whether held-out bags are more probable with effects, by two standard errors."""
+        return self.gain > 2 * self.gain_error
+
+
+def choose_bag_effects(
+    X: npt.ArrayLike,
+    bags: Bags,
+    without: ChosenRidge | None = None,
+    *,
+    folds: int = FOLDS,
+    tolerance: float = TOLERANCE,
+    seed: int = 0,
+) -> ChosenBagEffects:
+    """Fit a random intercept of each bag, and see whether held-out bags speak for it.
+
+    The instances of bag b have the logits X W + b + u_b, where u_b is normal with variance tau^2
+    for each class (what all classes share does not matter). The counts of a bag are the more
+    probable the more its u_b follows them, whether or not bags differ: so u_b is integrated over,
+    and tau maximises, together with W and b,
+
+        sum_b log of the mean over u of P(S_b | X_b; W, b + u) - ridge / 2 ||W||^2
+
+    The integral is cheap, as the same u for all instances of a bag moves P(S|X) by a known factor
+    (see `_effects`): Gauss-Hermite sums around its mode for two and three classes, 64 quasi-random
+    draws for more. `fit.effects` are the means of u_b given the counts.
+
+    The model without effects takes differences between bags for noise of the features' effects and
+    chooses too strong a ridge. So the ridge is chosen again: tau is fitted with a ridge of 1, the
+    ridge chosen with that tau, and tau fitted again, to all bags and to those of each fold.
+
+    What it does: it keeps differences between bags that no feature explains from being taken for
+    effects of features, and says how far apart bags are. What it does not: tell which rows of a bag
+    carry which label any better for the bag's own u, because a bag's counts are known, and given
+    them u does not matter; nor correct features that go along with u_b: if bags with large features
+    have large u for another reason, the weights take that for the features' doing. With few bags
+    tau is poorly known.
+
+    Args:
+        X: (N, d) standardised features, sorted by bag.
+        bags: sizes and counts, of three bags at least.
+        without: what `choose_ridge` found for these bags, with its default folds and seed or those
+            given here; it is called if this is not given.
+        folds: in how many parts bags are held out.
+        tolerance: of the fits to all bags; in folds it is .03 or this, whichever is larger.
+        seed: of the folds.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(800, 2))
+    >>> u = np.repeat(rng.normal(size=40), 20)
+    >>> labels = (X[:, 0] + u + rng.logistic(size=800) > 0).astype(int)
+    >>> found = choose_bag_effects(X, Bags.from_labels(labels, [20] * 40))
+    >>> found.differ, 0.4 < found.tau < 1.1  # of two classes, the odds' logarithm: sqrt(2) tau
+    (True, True)
+    """
+    features = checked_features(X, bags)
+    if len(bags) < 3:
+        raise ValueError(
+            f"there are {len(bags)} bags; at least three are needed to say how far bags differ."
+        )
+    fold_of_bag = bag_folds(bags, folds, seed)
+    if without is None:
+        without = choose_ridge(features, bags, folds=folds, tolerance=tolerance, seed=seed)
+    elif not np.array_equal(without.folds, fold_of_bag):
+        raise ValueError(
+            "without was found with other bags, folds or seed; give the same, or leave it out."
+        )
+    rough = max(tolerance, FOLD_TOLERANCE)
+    first = fit_with_variance(features, bags, 1.0, start=without.fit, tolerance=rough)
+    again = choose_ridge(
+        features, bags, folds=folds, bag_effects=first.bag_effects, tolerance=tolerance, seed=seed
+    )
+    fit = fit_with_variance(features, bags, again.ridge, start=again.fit, tolerance=tolerance)
+    of_bags = np.empty(len(bags))
+    for fold in range(int(fold_of_bag.max()) + 1):
+        kept, held_out = (np.flatnonzero(x) for x in (fold_of_bag != fold, fold_of_bag == fold))
+        model = fit_with_variance(
+            features[bags.rows(kept)], bags.select(kept), again.ridge, tolerance=rough
+        )
+        part = bags.select(held_out)
+        of_bags[held_out] = bag_log_likelihoods(model, features[bags.rows(held_out)], part)
+    score, _ = mean_per_instance(of_bags, bags)
+    gain, error = mean_per_instance(of_bags - without.chosen.of_bags, bags)
+    return ChosenBagEffects(
+        tau=fit.bag_effects,
+        fit=fit,
+        without=without,
+        score=score,
+        gain=gain,
+        gain_error=error,
+        of_bags=of_bags,
+    )
