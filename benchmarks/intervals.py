@@ -4,7 +4,8 @@ Four features, standard normal; in natural bags a quarter of their variance is b
 follow a linear model. Intervals are those of `fit_for_intervals`: of the weights, and of the shares
 of the classes in three groups of 300 new rows, which the true model knows. For bags up to 20 the
 ridge is chosen by `choose_ridge`, and there are also intervals by the bootstrap, and those that the
-fit with the chosen ridge itself would have; larger bags, which take longer, begin at a ridge of 1.
+fit with the chosen ridge itself would have; larger bags, which take longer, begin at a ridge of 1,
+as do bags with an effect of their own, of standard deviation tau.
 
 python benchmarks/intervals.py                 # 100 sets a row: half an hour
 python benchmarks/intervals.py --sets 20
@@ -30,22 +31,25 @@ from bagwise.likelihood import (
     covariance,
     fit_for_intervals,
     fit_linear,
+    fit_with_variance,
 )
 
 Floats = npt.NDArray[np.float64]
+Groups = npt.NDArray[np.int64]
 FEATURES = 4
 SMALL = 20  # bags for which everything is tried
 
 
 @dataclass(frozen=True)
 class Setting:
-    """C classes, B bags of K instances; strength of the coefficients."""
+    """C classes, B bags of K instances; strength of the coefficients, spread of bag effects."""
 
     C: int
     K: int
     B: int
     natural: bool = True
     strength: float = 0.7
+    tau: float = 0.0
 
 
 SETTINGS = (
@@ -61,15 +65,27 @@ SETTINGS = (
     Setting(3, 20, 60),
     Setting(3, 20, 60, natural=False),
     Setting(3, 100, 40),
+    Setting(2, 20, 100, tau=0.7),
+    Setting(3, 20, 60, tau=0.7),
     Setting(3, 500, 40),
 )
 
 
-def truth(setting: Setting) -> tuple[Floats, Floats]:
-    """Weights and intercept, the same for all sets."""
+def truth(setting: Setting) -> LinearFit:
+    """The true model, the same for all sets."""
     rng = np.random.default_rng(setting.C)
     W = setting.strength * rng.normal(size=(FEATURES, setting.C))
-    return W - W.mean(axis=1, keepdims=True), np.linspace(-0.5, 0.5, setting.C)
+    return LinearFit(
+        weights=W - W.mean(axis=1, keepdims=True),
+        intercept=np.linspace(-0.5, 0.5, setting.C),
+        ridge=0.0,
+        bag_effects=setting.tau,
+        effects=None,
+        log_likelihood=np.nan,
+        evaluations=0,
+        converged=True,
+        message="true",
+    )
 
 
 def generated(setting: Setting, seed: int) -> tuple[Floats, Bags]:
@@ -78,38 +94,41 @@ def generated(setting: Setting, seed: int) -> tuple[Floats, Bags]:
     centres = between * rng.normal(size=(setting.B, FEATURES))
     within = rng.normal(size=(setting.B * setting.K, FEATURES))
     X = np.repeat(centres, setting.K, axis=0) + np.sqrt(1 - between**2) * within
-    W, b = truth(setting)
-    p = softmax(X @ W + b, axis=1)
+    logits = truth(setting).logits(X)
+    if setting.tau > 0:
+        effects = setting.tau * rng.normal(size=(setting.B, setting.C))
+        logits += np.repeat(effects, setting.K, axis=0)
+    p = softmax(logits, axis=1)
     labels = (p.cumsum(axis=1) < rng.random((len(X), 1))).sum(axis=1)
     return X, Bags.from_labels(labels, [setting.K] * setting.B, n_classes=setting.C)
 
 
-def shares_of(fit_weights: Floats, intercept: Floats, X: Floats, groups: Floats) -> Floats:
-    p = softmax(X @ fit_weights + intercept, axis=1)
+def shares_of(fit: LinearFit, X: Floats, groups: Groups) -> Floats:
+    p = fit.probabilities(X)
     return np.stack([p[groups == g].mean(axis=0) for g in range(3)])
 
 
 def bootstrap_errors(
-    fit: LinearFit, X: Floats, bags: Bags, new: Floats, groups: Floats, draws: int
+    fit: LinearFit, X: Floats, bags: Bags, new: Floats, groups: Groups, draws: int
 ) -> tuple[Floats, Floats]:
     drawn = list(bootstrap_bags(X, bags, fit, draws))
     weights = np.std([d.weights for d in drawn], axis=0, ddof=1)
-    shares = [shares_of(d.weights, d.intercept, new, groups) for d in drawn]
+    shares = [shares_of(d, new, groups) for d in drawn]
     return weights, np.std(shares, axis=0, ddof=1)
 
 
 def one_set(setting: Setting, seed: int, draws: int) -> list[float]:
     """Shares of intervals that hold the truth: weights and group shares, by each way."""
     X, bags = generated(setting, seed)
-    W, b = truth(setting)
+    true = truth(setting)
     new = np.random.default_rng(1).normal(size=(300, FEATURES))
     groups = np.digitize(new[:, 0], [-0.5, 0.5])
-    true_shares = shares_of(W, b, new, groups)
+    true_shares = shares_of(true, new, groups)
 
     def held(fit: LinearFit, weights: Floats, shares: Floats, quantile: float) -> list[float]:
-        found = shares_of(fit.weights, fit.intercept, new, groups)
+        found = shares_of(fit, new, groups)
         return [
-            float((np.abs(fit.weights - W) <= quantile * weights).mean()),
+            float((np.abs(fit.weights - true.weights) <= quantile * weights).mean()),
             float((np.abs(found - true_shares) <= quantile * shares).mean()),
         ]
 
@@ -118,8 +137,9 @@ def one_set(setting: Setting, seed: int, draws: int) -> list[float]:
         errors = found.group_shares(new, groups)[1]
         return held(fit, found.standard_errors()[0], errors, found.quantile())
 
-    if setting.K > SMALL:
-        fit = fit_for_intervals(X, bags, fit_linear(X, bags, 1.0))
+    if setting.K > SMALL or setting.tau > 0:
+        first = fit_with_variance(X, bags) if setting.tau > 0 else fit_linear(X, bags)
+        fit = fit_for_intervals(X, bags, first)
         return sandwich(fit) + [np.nan] * 4
     chosen = choose_ridge(X, bags).fit
     fit = fit_for_intervals(X, bags, chosen)
@@ -135,23 +155,27 @@ def main() -> None:
     parser.add_argument("--sets", type=int, default=100, help="generated data sets a row")
     parser.add_argument("--draws", type=int, default=50, help="draws of the bootstrap; 0 for none")
     options = parser.parse_args()
-    table = Table(title=f"Coverage of 95 % intervals, {options.sets} sets a row")
-    for name in ("C", "K", "B", "bags", "coefficients"):
-        table.add_column(name, justify="right")
-    for way in ("sandwich", "bootstrap", "chosen ridge"):
-        table.add_column(f"{way}: weights", justify="right")
-        table.add_column("shares", justify="right")
     console = Console()
-    for setting in SETTINGS:
-        sets = track(range(options.sets), description=str(setting), transient=True, console=console)
-        mean = np.mean([one_set(setting, seed, options.draws) for seed in sets], axis=0)
+    runs = [(setting, seed) for setting in SETTINGS for seed in range(options.sets)]
+    held: dict[Setting, list[list[float]]] = {setting: [] for setting in SETTINGS}
+    for setting, seed in track(runs, description="sets", transient=True, console=console):
+        held[setting].append(one_set(setting, seed, options.draws))
+
+    table = Table(
+        title=f"95 % intervals that hold the truth, {options.sets} sets: weights / shares"
+    )
+    for name in ("C", "K", "B", "bags", "size", "tau", "sandwich", "bootstrap", "chosen ridge"):
+        table.add_column(name, justify="right")
+    for setting, of_sets in held.items():
+        mean = 100 * np.mean(of_sets, axis=0)
         table.add_row(
             str(setting.C),
             str(setting.K),
             str(setting.B),
             "natural" if setting.natural else "random",
             f"{setting.strength:g}",
-            *("-" if np.isnan(value) else f"{100 * value:.1f}" for value in mean),
+            f"{setting.tau:g}",
+            *("-" if np.isnan(x) else f"{x:.1f} / {y:.1f}" for x, y in mean.reshape(3, 2)),
         )
     console.print(table)
 

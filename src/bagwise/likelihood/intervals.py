@@ -32,7 +32,7 @@ def fit_for_intervals(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> LinearFit
 
     The ridge under which held-out bags are most probable shrinks coefficients by as much as their
     standard errors. That is good for predictions, but intervals around them are too short: of those
-    that should hold the truth in 95 % of cases, 79 to 92 % did (`benchmarks/intervals.py`). With a
+    that should hold the truth in 95 % of cases, 69 to 93 % did (`benchmarks/intervals.py`). With a
     weaker ridge the bias is small beside the standard error.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 1))
