@@ -13,8 +13,7 @@ from scipy.special import logsumexp
 from bagwise.bags import Bags, FloatArray
 from bagwise.likelihood._curvature import Scale
 from bagwise.likelihood._effects import integrate, normal_nodes
-from bagwise.posterior.auto import AUTO_STATES, _is_small
-from bagwise.posterior.auto import _fill as fill_auto
+from bagwise.posterior.auto import AUTO_STATES, fill_auto, is_small
 
 
 @cache
@@ -82,7 +81,7 @@ class BagLikelihood:
         self.bags = bags
         self.bag_weights = bag_weights
         self.basis = contrasts(bags.n_classes)
-        self.exact = bool(_is_small(bags, AUTO_STATES).all())
+        self.exact = bool(is_small(bags, AUTO_STATES).all())
         self.evaluations = 0
 
     def evaluate(self, theta: FloatArray, tau: float = 0.0) -> Evaluation:

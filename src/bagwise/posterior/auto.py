@@ -44,7 +44,7 @@ def auto_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = AUTO_S
     return posterior("auto", log_probs, bags, (max_states,))
 
 
-def _is_small(bags: Bags, max_states: float) -> npt.NDArray[np.bool_]:
+def is_small(bags: Bags, max_states: float) -> npt.NDArray[np.bool_]:
     """(B,) whether the lattice of the whole bag is computed."""
     two_classes = (bags.counts > 0).sum(axis=1) <= 2
     most = np.where(two_classes, max(max_states, MAX_STATES), max_states)
@@ -52,14 +52,14 @@ def _is_small(bags: Bags, max_states: float) -> npt.NDArray[np.bool_]:
     return small
 
 
-def _fill(
+def fill_auto(
     log_p: FloatArray,
     bags: Bags,
     log_likelihood: FloatArray,
     weights: FloatArray,
     max_states: float,
 ) -> None:
-    small = _is_small(bags, max_states)
+    small = is_small(bags, max_states)
     if small.any():
         fill_exact(np.flatnonzero(small), log_p, bags, log_likelihood, weights)
     large = np.flatnonzero(~small)
@@ -70,7 +70,7 @@ def _fill(
 
 
 def _curve(log_p: FloatArray, bags: Bags, direction: FloatArray, max_states: float) -> FloatArray:
-    small = _is_small(bags, max_states)
+    small = is_small(bags, max_states)
     if not small.all():
         bad = int(np.argmin(small))
         raise RuntimeError(
@@ -80,4 +80,4 @@ def _curve(log_p: FloatArray, bags: Bags, direction: FloatArray, max_states: flo
     return curve_exact(log_p, bags, direction)
 
 
-add_engine("auto", Engine(_fill, curve=_curve))
+add_engine("auto", Engine(fill_auto, curve=_curve))
