@@ -121,9 +121,9 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def moments(large: bool) -> dict[tuple[str, str, int], int]:
     """(kind of change, name, which one) at which a fit is killed -> trainings finished before."""
-    write, finished = "os.rename", 1 if large else 2 * FOLDS
+    write, finished = "os.rename", 1 if large else FOLDS
     found = {
-        (write, "curve-linear-0.03-0.safetensors", 1): 0,
+        (write, "fold-linear-0.03-0.safetensors", 1): 0,
         (write, "checkpoint.safetensors", 1): finished,
         (write, "checkpoint.safetensors", EPOCHS): finished,
         (write, "model.safetensors", 1): finished,
@@ -133,9 +133,7 @@ def moments(large: bool) -> dict[tuple[str, str, int], int]:
         ("shutil.rmtree", ".out.fitting", 1): finished,
     }
     if not large:
-        found[write, "curve-linear-0.03-4.safetensors", 1] = 4
-        found[write, "held-out-0.safetensors", 1] = FOLDS
-        found[write, "held-out-3.safetensors", 1] = FOLDS + 3
+        found[write, "fold-linear-0.03-4.safetensors", 1] = 4
     return found
 
 
@@ -174,11 +172,10 @@ def test_a_killed_fit_ends_bit_for_bit_the_same_and_repeats_nothing(
             assert again == trainings - finished, moment
 
 
-@pytest.mark.parametrize("stopped", ["_curve", "_fold_log_probs"])
 def test_ctrl_c_says_that_the_same_command_goes_on(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stopped: str
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, calls = getattr(tuning, stopped), []
+    real, calls = tuning._train_fold, []
 
     def stop_at_the_third(*rest: Any) -> Any:
         calls.append(1)
@@ -186,7 +183,7 @@ def test_ctrl_c_says_that_the_same_command_goes_on(
             raise KeyboardInterrupt
         return real(*rest)
 
-    monkeypatch.setattr(tuning, stopped, stop_at_the_third)
+    monkeypatch.setattr(tuning, "_train_fold", stop_at_the_third)
     result = fit(made, tmp_path / "m")
     assert result.exit_code == 130
     assert result.output == "Stopped. What is done is kept; the same command goes on from there.\n"
@@ -203,7 +200,7 @@ def test_ctrl_c_before_any_work_leaves_nothing(
     def stop(*rest: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tuning, "_curve", stop)
+    monkeypatch.setattr(tuning, "_train_fold", stop)
     assert fit(made, tmp_path / "m").exit_code == 130
     assert os.listdir(tmp_path) == []
 
@@ -244,7 +241,7 @@ def test_another_fit_begins_anew(
     stopped_before_saving(made, tmp_path / "m", monkeypatch, KeyboardInterrupt())
     done = trainings(monkeypatch)
     assert fit(made, tmp_path / "m", "--seed", "1").exit_code == 0
-    assert len(done) == 2 * FOLDS + 1
+    assert len(done) == FOLDS + 1
     assert os.listdir(tmp_path) == ["m"]
 
 
@@ -287,7 +284,7 @@ def test_what_is_damaged_in_the_work_folder_is_done_again(
     out = tmp_path / "m"
     stopped_before_saving(made, out, monkeypatch, KeyboardInterrupt())
     kept = sorted(path for path in (tmp_path / ".m.fitting").rglob("*.safetensors"))
-    assert len(kept) == 2 * FOLDS + 1
+    assert len(kept) == FOLDS + 1
     for path in kept:
         if spoil is not _folder or path.parent.name != "training":
             spoil(path)

@@ -144,7 +144,7 @@ def test_the_model_report_says_what_it_should(pages: dict[str, Path]) -> None:
         "bagwise fit &#x27;&lt;rows&gt;.csv&#x27;",
         "$a$ &amp; &lt;i&gt;",
         "&lt;b&gt;x&lt;/b&gt;",
-        "it has learnt something",
+        "The model has learnt something",
     ):
         assert part in text
     assert "<b>x</b>" not in text

@@ -572,8 +572,7 @@ def test_a_fit_that_was_killed_goes_on_and_ends_the_same(
     def again(*rest: Any) -> None:
         raise AssertionError("was done before")
 
-    for name in ("_curve", "_fold_log_probs"):
-        monkeypatch.setattr(f"bagwise.tabular.tuning.{name}", again)
+    monkeypatch.setattr("bagwise.tabular.tuning._train_fold", again)
     assert command(*arguments, tmp_path / "killed")[0] == 0
     assert len(saved) == 15  # epochs, each once
     assert sorted(p.name for p in tmp_path.iterdir()) == ["killed", "whole"]

@@ -18,7 +18,7 @@ MOST_SHOWN = 15  # classes in a square table of confusions
 def show_fit(fitted: TableModel) -> None:
     """What was learnt from, what was chosen, and how well held-out bags are fitted."""
     facts, columns = fitted.facts, fitted.columns
-    data, held_out, settings = facts.data, facts.held_out, facts.settings
+    data, settings = facts.data, facts.settings
     shown = Table(show_header=False)
     shown.add_column(style="bold")
     shown.add_column(overflow="fold")
@@ -40,13 +40,7 @@ def show_fit(fitted: TableModel) -> None:
         shown.add_row("", f"{name} is left out: {why}")
     shown.add_row(
         "model",
-        f"{settings.model}, {settings.method}, learning rate {settings.lr:g}, "
-        f"{settings.epochs} epochs ({facts.seconds:.0f} s in all)",
-    )
-    shown.add_row(
-        "held-out bags",
-        f"log-likelihood per row {held_out.log_likelihood:.4f}; "
-        f"with every class's overall share {held_out.baseline:.4f}",
+        f"{settings.in_words()} ({facts.seconds:.0f} s in all)",
     )
     console.print(shown)
     table = Table(title="Held-out bags: predicted and true proportions")
@@ -56,11 +50,7 @@ def show_fit(fitted: TableModel) -> None:
     for row in facts.by_class():
         table.add_row(*row)
     console.print(table)
-    if held_out.log_likelihood <= held_out.baseline:
-        console.print(
-            "The model does not do better than the overall shares: the features say little about "
-            "the classes, or there are too few bags, or the bags are too much alike."
-        )
+    console.print(facts.verdict(), highlight=False)
 
 
 def show_written(rows: int, out: Path, surprises: Surprises) -> None:

@@ -260,6 +260,28 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(2**31))
         return self._train(data, validation, seed, checkpoint, callbacks, workers)
 
+    def adopt(
+        self,
+        model: nn.Module,
+        classes: npt.ArrayLike,
+        shape: tuple[int, ...],
+        history: list[dict[str, float]],
+    ) -> LLPClassifier:
+        """Take a model that was trained on bags in another way.
+
+        Args:
+            model: from inputs (n, *shape) to logits (n, C); without a standardisation before it.
+            classes: (C,) the class labels.
+            shape: of an instance.
+            history: at least one row, the last of which is that of the model.
+        """
+        self._set_classes(np.asarray(classes), from_bags=True)
+        self.shape_in_, self.n_features_in_ = shape, shape[0]
+        whole: nn.Module = nn.Sequential(nn.Identity(), model)
+        self.model_ = whole.eval()
+        self.history_, self.best_epoch_ = history, len(history)
+        return self
+
     def _set_classes(self, classes: npt.NDArray[Any], from_bags: bool) -> None:
         if len(classes) < 2:
             raise ValueError(

@@ -31,7 +31,8 @@ class RidgeScore:
         ridge: the penalty.
         score: log P(S|X) per instance of the held-out bags.
         standard_error: of the score, over bags.
-        of_bags: (B,) log P(S|X) of each bag under the model that did not see it.
+        of_bags: (B,) log P(S|X) of each bag under the model that did not see it; NaN of one that
+            was never held out.
     """
 
     ridge: float
@@ -47,9 +48,9 @@ class ChosenRidge:
     Attributes:
         ridge: the chosen one.
         path: what was tried, strongest first; the chosen one alone if nothing was to be chosen.
-        folds: (B,) the fold in which each bag was held out.
-        held_out_logits: (N, C) logits of every row by the model that did not see its bag; with bag
-            effects, for an effect of zero.
+        folds: (B,) the fold in which each bag was held out, -1 if in none.
+        held_out_logits: (N, C) logits of every row by the model that did not see its bag, or by the
+            first one, if all saw it; with bag effects, for an effect of zero.
         fit: the model fitted to all bags.
         evaluations: how often likelihoods were computed, those of parts of the bags included.
     """
@@ -95,7 +96,7 @@ def choose_ridge(
     bags: Bags,
     ridges: Sequence[float] = RIDGES,
     *,
-    folds: int = FOLDS,
+    folds: int | npt.ArrayLike = FOLDS,
     bag_effects: float = 0.0,
     tolerance: float = TOLERANCE,
     seed: int = 0,
@@ -117,7 +118,8 @@ def choose_ridge(
         X: (N, d) standardised features, sorted by bag.
         bags: sizes and counts of the bags.
         ridges: to try.
-        folds: number of parts that bags are held out in.
+        folds: number of parts that bags are held out in, or (B,) the part of each bag, counted
+            from 0, and -1 for bags that are never held out.
         bag_effects: see `fit_linear`; scores are then means over these effects.
         tolerance: of the fit to all bags; in folds it is .03 or this, whichever is larger.
         seed: of the folds.
@@ -141,7 +143,8 @@ def choose_ridge(
             "there is only one bag, which cannot be held out; use fit_linear with a ridge of your "
             "own choice, for instance 1."
         )
-    search = _Search(features, bags, bag_folds(bags, folds, seed), bag_effects, tolerance)
+    fold_of_bag = bag_folds(bags, folds, seed) if isinstance(folds, int) else _given(folds, bags)
+    search = _Search(features, bags, fold_of_bag, bag_effects, tolerance)
     if len(bags) < 3:
         warnings.warn(
             f"there are only {len(bags)} bags, too few to choose a ridge by; it is 1.",
@@ -167,6 +170,20 @@ def choose_ridge(
     )
 
 
+def _given(folds: npt.ArrayLike, bags: Bags) -> IntArray:
+    fold_of_bag: IntArray = np.asarray(folds, dtype=np.int64)
+    numbers = np.unique(fold_of_bag[fold_of_bag >= 0])
+    if fold_of_bag.shape != (len(bags),) or not np.array_equal(numbers, np.arange(len(numbers))):
+        raise ValueError(
+            f"folds has shape {fold_of_bag.shape} and the numbers {numbers.tolist()}; one for each "
+            f"of the {len(bags)} bags is expected, counted from 0 without gaps, and -1 for bags "
+            "that are never held out."
+        )
+    if len(numbers) == 0 or (len(numbers) == 1 and (fold_of_bag == 0).all()):
+        raise ValueError("folds holds out no bag, or all at once; some must be left to fit to.")
+    return fold_of_bag
+
+
 class _Search:
     """Models of all folds along the path, and the scores of the ridges visited."""
 
@@ -181,6 +198,8 @@ class _Search:
             kept = np.flatnonzero(fold_of_bag != fold)
             held_out = np.flatnonzero(fold_of_bag == fold)
             self.parts.append((kept, held_out))
+        self.judged = np.flatnonzero(fold_of_bag >= 0)
+        self.judged_bags = bags.select(self.judged)
         self.models: dict[float, list[LinearFit]] = {}
         self.scores: dict[float, RidgeScore] = {}
         self.evaluations = 0
@@ -211,7 +230,7 @@ class _Search:
     def visit(self, ridge: float) -> None:
         """Fit every fold's model with this ridge, from its fit with the nearest one."""
         near = min(self.models, key=lambda other: abs(np.log(other / ridge)), default=None)
-        models, of_bags = [], np.empty(len(self.bags))
+        models, of_bags = [], np.full(len(self.bags), np.nan)
         for fold, (kept, held_out) in enumerate(self.parts):
             model = fit_linear(
                 self.X[self.bags.rows(kept)],
@@ -227,19 +246,21 @@ class _Search:
             models.append(model)
             self.evaluations += model.evaluations + 1
         self.models[ridge] = models
-        self.scores[ridge] = RidgeScore(ridge, *mean_per_instance(of_bags, self.bags), of_bags)
+        mean, error = mean_per_instance(of_bags[self.judged], self.judged_bags)
+        self.scores[ridge] = RidgeScore(ridge, mean, error, of_bags)
 
     def best_ridge(self) -> float:
         best = max(self.scores.values(), key=lambda score: (score.score, score.ridge))
         for ridge in sorted(self.scores, reverse=True):
-            gain, error = mean_per_instance(best.of_bags - self.scores[ridge].of_bags, self.bags)
+            difference = (best.of_bags - self.scores[ridge].of_bags)[self.judged]
+            gain, error = mean_per_instance(difference, self.judged_bags)
             if gain <= 1e-9 + _FLAT * error:
                 return ridge
         return best.ridge
 
     def held_out(self, ridge: float) -> tuple[FloatArray, LinearFit]:
         """(N, C) logits by models that did not see the row's bag, and where to begin with all."""
-        logits = np.empty((self.bags.n_instances, self.bags.n_classes))
+        logits = self.models[ridge][0].logits(self.X)
         for model, (_, held_out) in zip(self.models[ridge], self.parts, strict=True):
             rows = self.bags.rows(held_out)
             logits[rows] = model.logits(self.X[rows])
@@ -267,4 +288,5 @@ def mean_per_instance(of_bags: FloatArray, bags: Bags) -> tuple[float, float]:
     mean = of_bags.sum() / bags.n_instances
     off = of_bags - mean * bags.sizes
     B = len(bags)
-    return float(mean), float(np.sqrt(B / (B - 1) * (off**2).sum()) / bags.n_instances)
+    spread = B / (B - 1) if B > 1 else np.inf
+    return float(mean), float(np.sqrt(spread * (off**2).sum()) / bags.n_instances)

@@ -59,6 +59,7 @@ def fill_auto(
     weights: FloatArray,
     max_states: float,
 ) -> None:
+    """What `Engine.fill` of the engine does."""
     small = is_small(bags, max_states)
     if small.any():
         fill_exact(np.flatnonzero(small), log_p, bags, log_likelihood, weights)

@@ -40,16 +40,7 @@ def _report(facts: FitFacts, columns: Columns) -> str:
     names = ", ".join(data.files[:3]) + (" and more" if len(data.files) > 3 else "")
     sections = [
         section("In short", *_summary(facts, columns)),
-        section(
-            "Learning curves",
-            paragraph(
-                "The lower, the better. The held-out bags decide how long the model is trained."
-            ),
-            picture(
-                charts.learning_curves(facts.curve),
-                "training loss and loss of held-out bags by epoch",
-            ),
-        ),
+        *_learning_curves(facts),
         section(
             "Predicted and true proportions of held-out bags",
             paragraph(
@@ -79,25 +70,22 @@ def _report(facts: FitFacts, columns: Columns) -> str:
     return page(f"Bagwise report: {names}", sections, f"Written by Bagwise {facts.bagwise}.")
 
 
+def _learning_curves(facts: FitFacts) -> list[str]:
+    """Of a model that has epochs."""
+    if not facts.curve:
+        return []
+    text = "The lower, the better. The held-out bags decide how long the model is trained."
+    curves = charts.learning_curves(facts.curve)
+    shown = picture(curves, "training loss and loss of held-out bags by epoch")
+    return [section("Learning curves", paragraph(text), shown)]
+
+
 def _summary(facts: FitFacts, columns: Columns) -> list[str]:
     data, held_out, settings = facts.data, facts.held_out, facts.settings
     sizes = data.sizes
     gain = held_out.log_likelihood - held_out.baseline
-    verdict = (
-        paragraph(
-            f"Held-out bags are more probable under the model ({held_out.log_likelihood:.4f} "
-            f"log-likelihood per row) than under every class's overall share "
-            f"({held_out.baseline:.4f}): it has learnt something.",
-            "good",
-        )
-        if gain > 0
-        else paragraph(
-            f"Held-out bags are not more probable under the model "
-            f"({held_out.log_likelihood:.4f} log-likelihood per row) than under every class's "
-            f"overall share ({held_out.baseline:.4f}): do not rely on it.",
-            "bad",
-        )
-    )
+    good = gain > 2 * held_out.gain_error and not facts.is_overconfident()
+    verdict = paragraph(facts.verdict(), "good" if good else "bad")
     rows = [
         ["instances", f"{data.rows_used:,} of {data.rows:,} rows"],
         ["bags", f"{data.n_bags:,}, given by {', '.join(data.bag_columns)}"],
@@ -107,11 +95,7 @@ def _summary(facts: FitFacts, columns: Columns) -> list[str]:
         ],
         ["classes", ", ".join(data.classes)],
         ["features", f"{data.n_features} from {len(columns.columns)} columns"],
-        [
-            "model",
-            f"{settings.model}, method {settings.method}, engine {settings.engine}, "
-            f"learning rate {settings.lr:g}, {settings.epochs} epochs",
-        ],
+        ["model", settings.in_words()],
         ["time", f"{facts.seconds:.0f} seconds"],
     ]
     if data.rounding > 0:
@@ -201,10 +185,10 @@ def _tried(facts: FitFacts) -> list[str]:
         if facts.folds > 1
         else "A part of the bags was held out throughout; rates were tried on a part of the rest."
     )
-    rows = [[t.model, f"{t.lr:g}", str(t.epochs), f"{t.bag_loss:.4f}"] for t in facts.tried]
-    header = ["model", "learning rate", "epochs", "held-out loss per row"]
+    rows = [[t.model, t.setting, f"{t.bag_loss:.4f}"] for t in facts.tried]
+    header = ["model", "setting", "held-out loss per row"]
     again = (
         "The same held-out bags also give the figures above, which are a little too good for it; "
         "the fewer the bags, the more."
     )
-    return [paragraph(how), paragraph(again, "note"), table(header, rows)]
+    return [paragraph(how), paragraph(again, "note"), table(header, rows, texts=2)]

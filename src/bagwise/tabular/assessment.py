@@ -10,6 +10,7 @@ import torch
 from scipy.special import gammaln, xlogy
 
 from bagwise.bags import Bags, FloatArray
+from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.posterior.poisson_binomial import count_probabilities
 from bagwise.tabular.facts import BinOfBags, HeldOutBag, HeldOutFacts, SurprisingBag
 from bagwise.training.evaluation import log_likelihoods
@@ -47,12 +48,15 @@ def assess(
     predicted = _expected(log_probs, bags) / bags.sizes[:, None]
     off_centre = 2 * np.abs(count_levels(log_probs, bags) - 0.5)
     n = bags.n_instances
+    of_bags = log_likelihoods(log_probs, bags).numpy()
+    baseline = baseline_log_likelihoods(bags, shares)
     shown = np.unique(np.linspace(0, len(bags) - 1, min(len(bags), SHOWN_BAGS)).astype(int))
     return HeldOutFacts(
         n_bags=len(bags),
         n_instances=n,
-        log_likelihood=log_likelihoods(log_probs, bags).sum().item() / n,
-        baseline=float(baseline_log_likelihoods(bags, shares).sum() / n),
+        log_likelihood=float(of_bags.sum() / n),
+        baseline=float(baseline.sum() / n),
+        gain_error=mean_per_instance(of_bags - baseline, bags)[1],
         correlation=[
             _correlation(predicted[:, c], bags.proportions[:, c]) for c in range(bags.n_classes)
         ],

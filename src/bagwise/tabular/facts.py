@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple, TypeVar
@@ -81,22 +82,30 @@ class DataFacts:
 
 @dataclass(frozen=True)
 class FitSettings:
-    """What was chosen or given."""
+    """What was chosen or given: `lr` and `epochs` where the model was trained by gradient descent,
+    `ridge` where it was fitted by maximum likelihood.
+    """
 
     method: str
     engine: str
     model: str
-    lr: float
-    epochs: int
+    lr: float | None
+    epochs: int | None
     seed: int
+    ridge: float | None = None
+
+    def in_words(self) -> str:
+        """What was chosen, for people."""
+        if self.lr is None:
+            return f"{self.model}, by maximum likelihood with ridge {self.ridge:.3g}"
+        return f"{self.model}, {self.method}, learning rate {self.lr:g}, {self.epochs} epochs"
 
 
 class Tried(NamedTuple):
-    """A candidate and its loss on held-out bags."""
+    """A candidate, what was tried in words, and its loss on held-out bags."""
 
     model: str
-    lr: float
-    epochs: int
+    setting: str
     bag_loss: float
 
 
@@ -136,6 +145,7 @@ class HeldOutFacts:
         n_instances: in these.
         log_likelihood: mean log P(S|X) per instance.
         baseline: the same where every instance has the overall shares.
+        gain_error: standard error over bags of the difference of the two.
         correlation: (C,) of predicted and true proportions; None where they do not vary.
         error: (C,) mean absolute difference of these.
         coverage: share of the counts that lie in a central interval of the model, by its name.
@@ -147,6 +157,7 @@ class HeldOutFacts:
     n_instances: int
     log_likelihood: float
     baseline: float
+    gain_error: float
     correlation: Sequence[float | None]
     error: Sequence[float]
     coverage: dict[str, float]
@@ -192,6 +203,41 @@ class FitFacts:
     held_out: HeldOutFacts
     surprising: Sequence[SurprisingBag]
     seconds: float
+
+    def verdict(self) -> str:
+        """How far the model can be trusted, in a few sentences, judged by the held-out bags."""
+        held_out = self.held_out
+        gain = held_out.log_likelihood - held_out.baseline
+        found = (
+            f"The log-likelihood per row of bags it has not seen is {held_out.log_likelihood:.4f}; "
+            f"with every class's overall share it is {held_out.baseline:.4f}. The difference is "
+            f"{gain:+.4f} with a standard error of {held_out.gain_error:.4f} over bags. "
+        )
+        if gain > 2 * held_out.gain_error:
+            found += "The model has learnt something."
+        elif gain > 0:
+            found += "That may be chance: do not rely on the model without more bags."
+        else:
+            found += (
+                "The model does no better than the overall shares: the features say little about "
+                "the classes, or there are too few bags, or the bags are too much alike."
+            )
+        covered = held_out.coverage.get("95 %", 1.0)
+        if self.is_overconfident():
+            found += (
+                f" Only {covered:.0%} of the counts lie in their 95 % intervals: bags differ in "
+                "more than their rows explain, so that what holds within a bag need not be what "
+                "holds between bags. Probabilities are too sure of themselves."
+            )
+        return found
+
+    def is_overconfident(self) -> bool:
+        """Whether clearly fewer counts lie in their 95 % intervals than should.
+
+        By more than chance allows: two standard errors, with as many counts as bags.
+        """
+        covered, n = self.held_out.coverage.get("95 %", 1.0), self.held_out.n_bags
+        return covered < 0.95 - 2 * math.sqrt(0.95 * 0.05 / n) - 0.02
 
     def by_class(self) -> list[list[str]]:
         """A row for each class: name, overall share, `error` and `correlation`, as text."""
@@ -294,15 +340,17 @@ def _schema(C: int) -> Check:
         "method": text,
         "engine": text,
         "model": text,
-        "lr": number(0),
-        "epochs": whole(1),
+        "lr": maybe(number(0)),
+        "epochs": maybe(whole(1)),
         "seed": whole(),
+        "ridge": maybe(number(0)),
     }
     held_out = {
         "n_bags": whole(1),
         "n_instances": whole(1),
         "log_likelihood": number(),
         "baseline": number(),
+        "gain_error": number(0, math.inf),
         "correlation": list_of(maybe(number(-1.01, 1.01)), C, C),
         "error": shares,
         "coverage": record({}, others=share),
@@ -327,7 +375,7 @@ def _schema(C: int) -> Check:
             "data": _with(data),
             "settings": _with(settings),
             "tried": list_of(_trial, 1),
-            "curve": list_of(record({"epoch": number(0)}, others=number()), 1),
+            "curve": list_of(record({"epoch": number(0)}, others=number())),
             "held_out": _with(held_out),
             "surprising": list_of(_with(surprising)),
         }
@@ -339,6 +387,6 @@ def _with(needed: dict[str, Check]) -> Check:
 
 
 def _trial(value: Any, place: str) -> None:
-    list_of(anything, 4, 4)(value, place)
-    for index, check in enumerate((text, number(0), whole(), any_number)):
+    list_of(anything, 3, 3)(value, place)
+    for index, check in enumerate((text, text, any_number)):
         check(value[index], f"{place}[{index}]")

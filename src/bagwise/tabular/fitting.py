@@ -19,6 +19,7 @@ from bagwise.estimator import LLPClassifier
 from bagwise.estimator.defaults import searched
 from bagwise.estimator.parameters import new_method
 from bagwise.estimator.targets import NumbersAre
+from bagwise.tabular import linear
 from bagwise.tabular.assessment import assess, surprising_bags
 from bagwise.tabular.bag_table import MatchedRows, encode_rows, match_rows
 from bagwise.tabular.facts import (
@@ -35,10 +36,10 @@ from bagwise.tabular.model import TableModel, log_probs_by
 from bagwise.tabular.source import Paths, Source, columns_of
 from bagwise.tabular.tuning import (
     RATES,
+    Search,
     Split,
     Trial,
     choose,
-    held_out_log_probs,
     most_epochs,
     patience,
     splits_of,
@@ -46,6 +47,7 @@ from bagwise.tabular.tuning import (
 )
 from bagwise.tabular.workspace import Workspace
 from bagwise.training import DivergedError
+from bagwise.training.progress import TaskProgress
 
 
 def fit_table(
@@ -72,8 +74,10 @@ def fit_table(
 ) -> TableModel:
     """Fit a model to a table with bags; what is not given is chosen on held-out bags.
 
-    Up to 50,000 rows the bags are held out in five parts in turn, and the model is then fitted to
-    all of them; beyond, a tenth of the bags is held out throughout.
+    The linear model is fitted by maximum likelihood, its ridge chosen on held-out bags, unless
+    another method, a learning rate or a number of epochs is given, or the table is too large for
+    that. Up to 50,000 rows the bags are held out in five parts in turn, and the model is then
+    fitted to all of them; beyond, a tenth of the bags is held out throughout.
 
     Args:
         data: see `bagwise.read_bags`, also for the next seven.
@@ -99,7 +103,7 @@ def fit_table(
         progress: show progress bars, on a terminal.
     """
     started = time.perf_counter()
-    candidates = _candidates(model, lr)
+    _check_model(model)
     options = dict(method_options or {})
     new_method(method, engine, options)  # what does not fit together is named before the work
     key, categories = columns_of(bag), columns_of(categorical)
@@ -131,21 +135,46 @@ def fit_table(
     )
     splits = splits_of(targets.bags, seed)
     cross_validated = len(splits) > 1
+    # Chosen by hand, rates and epochs are those of gradient descent.
+    by_likelihood = (
+        (method, engine, options) == ("cc", "auto", {})
+        and lr is epochs is None
+        and linear.fits(training)
+    )
     identity = {
         "versions": [bagwise.__version__, torch.__version__],
-        "candidates": candidates,
+        "model": [model, lr, by_likelihood],
         "settings": [method, engine, options, epochs, seed],
         "data": training.fingerprint(),
     }
     with Workspace(out, identity) as work:
-        trials = choose(base, training, names, splits, candidates, work, epochs, progress)
+        search = Search(base, training, names, splits, work, epochs, progress)
+        trials: list[Trial] = []
+        for name in RATES if model == "auto" else (model,):
+            if name == "linear" and by_likelihood:
+                with TaskProgress("linear model, by likelihood", 1, progress):
+                    trials += linear.linear_trials(training, splits, work)
+            else:
+                rival = trials[0] if trials else None
+                trials += search.trials(name, RATES[name] if lr is None else (lr,), rival)
+        trials = choose(trials, targets.bags)
         chosen = trials[0]
-        if cross_validated:
-            classifier, log_probs = _fit_all(base, training, names, splits, chosen, work, progress)
-            held_out = np.arange(len(targets.bags))
+        assert chosen.log_probs is not None
+        log_probs, held_out = chosen.log_probs, np.arange(len(targets.bags))
+        if chosen.weights is not None:
+            history = [{"epoch": 1.0, "train_loss": float(chosen.weights["train_loss"])}]
+            classifier = variant(base, "linear", base.lr, 1).adopt(
+                linear.module_of(chosen.weights), names, training.shape, history
+            )
+        elif cross_validated:
+            assert chosen.lr is not None
+            assert chosen.epochs is not None
+            classifier = variant(base, chosen.model, chosen.lr, chosen.epochs, verbose=progress)
+            classifier = _trained(classifier, training, names, None, work)
         else:
             classifier = _fit_most(base, training, names, splits[0], chosen, epochs, work, progress)
-            log_probs = log_probs_by(classifier, training.inputs)
+            log_probs = log_probs_by(classifier.model_, training.inputs)
+        if not cross_validated:
             held_out = splits[0][1]
         shares = _shares_of_training(targets.bags, held_out, cross_validated)
         part = targets.bags.select(held_out)
@@ -159,10 +188,11 @@ def fit_table(
                 engine=engine,
                 model=chosen.model,
                 lr=chosen.lr,
-                epochs=classifier.best_epoch_,
+                epochs=None if chosen.lr is None else classifier.best_epoch_,
+                ridge=chosen.ridge,
                 seed=seed,
             ),
-            tried=[Tried(t.model, t.lr, t.epochs, t.bag_loss) for t in trials],
+            tried=[Tried(t.model, t.setting, t.bag_loss) for t in trials],
             folds=len(splits),
             curve=_curve(classifier, chosen, cross_validated),
             held_out=assess(log_probs[rows_held_out], part, targets.ids[held_out], shares),
@@ -174,26 +204,9 @@ def fit_table(
     return fitted
 
 
-def _candidates(model: str, lr: float | None) -> list[tuple[str, float]]:
+def _check_model(model: str) -> None:
     if model not in (*RATES, "auto"):
         raise ValueError(f"model is {model!r}; choose one of auto, {', '.join(RATES)}.")
-    models = list(RATES) if model == "auto" else [model]
-    return [(name, rate) for name in models for rate in (RATES[name] if lr is None else (lr,))]
-
-
-def _fit_all(
-    base: LLPClassifier,
-    data: BagData,
-    classes: npt.NDArray[Any],
-    splits: list[Split],
-    chosen: Trial,
-    work: Workspace,
-    progress: bool,
-) -> tuple[LLPClassifier, torch.Tensor]:
-    """The model of all bags, and log-probabilities by models that did not see the bag."""
-    log_probs = held_out_log_probs(base, data, classes, splits, chosen, work, progress)
-    classifier = variant(base, chosen.model, chosen.lr, chosen.epochs, verbose=progress)
-    return _trained(classifier, data, classes, None, work), log_probs
 
 
 def _fit_most(
@@ -207,6 +220,7 @@ def _fit_most(
     progress: bool,
 ) -> LLPClassifier:
     """The model of all but the held-out bags, stopped where these are most probable."""
+    assert chosen.lr is not None
     most = most_epochs(len(data)) if epochs is None else epochs
     waits = patience(most) if epochs is None else None
     classifier = variant(base, chosen.model, chosen.lr, most, waits, verbose=progress)
@@ -244,7 +258,12 @@ def _shares_of_training(bags: Bags, held_out: IntArray, cross_validated: bool) -
 
 
 def _curve(classifier: LLPClassifier, chosen: Trial, cross_validated: bool) -> list[CurvePoint]:
-    """Training and held-out loss by epoch; cross-validated, the latter is the folds' mean."""
+    """Training and held-out loss by epoch; cross-validated, the latter is the folds' mean.
+
+    None where there are no epochs.
+    """
+    if chosen.lr is None:
+        return []
     history = classifier.history_
     train = [row["train_loss"] for row in history]
     held_out = chosen.curve if cross_validated else [row["val_bag_loss"] for row in history]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from bagwise.estimator import LLPClassifier
 from bagwise.storage import model_folder as archive
@@ -50,7 +51,7 @@ class TableModel:
         """(N, C) log-probabilities of encoded rows."""
         # PyTorch warns of arrays that may not be written, for instance memory-mapped ones.
         own = np.require(inputs, np.float32, ["C", "W"])
-        return log_probs_by(self.classifier, torch.from_numpy(own))
+        return log_probs_by(self.classifier.model_, torch.from_numpy(own))
 
     def save(self, path: Path) -> None:
         """Write the model folder, in one step; where a symbolic link leads, if `path` is one."""
@@ -88,6 +89,6 @@ def _read(path: Path, version: int) -> dict[str, Any]:
     return archive.read_json(path, version)
 
 
-def log_probs_by(classifier: LLPClassifier, inputs: torch.Tensor) -> torch.Tensor:
+def log_probs_by(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     """(N, C) log-probabilities of encoded rows."""
-    return predict_logits(classifier.model_, inputs).log_softmax(-1)
+    return predict_logits(model, inputs).log_softmax(-1)

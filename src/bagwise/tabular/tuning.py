@@ -12,13 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.ndimage import uniform_filter1d
+from torch import nn
 
-from bagwise.bags import Bags, IntArray
+from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
+from bagwise.likelihood.ridge import mean_per_instance
+from bagwise.tabular.assessment import baseline_log_likelihoods
 from bagwise.tabular.model import log_probs_by
-from bagwise.tabular.workspace import Workspace
-from bagwise.training import DivergedError
+from bagwise.tabular.workspace import Tensors, Workspace
+from bagwise.training import Callback, DivergedError
+from bagwise.training.evaluation import log_likelihoods
 from bagwise.training.progress import TaskProgress
 from bagwise.training.selection import best_index, score
 
@@ -32,6 +36,9 @@ PILOT = 100_000  # instances that rates are tried on,
 PILOT_BAGS = 10  # and bags, at least
 PILOT_EPOCHS = 8
 VISITS = 2e6  # instances that training looks at, in all epochs together
+RUNG = 30_000  # instances, and
+RUNG_VISITS = 60_000  # looks at them, after which hopeless rates and models are left
+RUNG_EPOCHS = 16  # but no more epochs than that
 
 Split = tuple[IntArray, IntArray]
 """Bags to train on, bags held out."""
@@ -39,33 +46,42 @@ Split = tuple[IntArray, IntArray]
 
 @dataclass(frozen=True)
 class Trial:
-    """A model and learning rate, and how they did on held-out bags.
+    """A candidate, and how it did on held-out bags.
 
     Attributes:
         model: its name.
-        lr: learning rate.
-        epochs: after which the held-out bags were most probable.
-        bag_loss: -log P(S|X) per instance of the held-out bags then.
-        curve: the same for each epoch.
-        parts: the same for each part of the held-out bags, after `epochs`.
+        setting: what else was chosen, in words.
+        bag_loss: -log P(S|X) per instance of the held-out bags.
+        of_bags: (B,) log P(S|X) of each bag that was held out; NaN of the others.
+        log_probs: (N, C) of the rows of these, by models that did not see their bags; None if it
+            was left before that was known.
+        lr: learning rate, where there is one.
+        epochs: after which the held-out bags were most probable, likewise.
+        curve: loss of the held-out bags by epoch, likewise.
+        ridge: strength of the penalty, where that was chosen.
+        weights: the final model, where it is known already.
     """
 
     model: str
-    lr: float
-    epochs: int
+    setting: str
     bag_loss: float
-    curve: tuple[float, ...]
-    parts: tuple[float, ...]
+    of_bags: FloatArray
+    log_probs: torch.Tensor | None = None
+    lr: float | None = None
+    epochs: int | None = None
+    curve: tuple[float, ...] = ()
+    ridge: float | None = None
+    weights: Tensors | None = None
 
 
 def most_epochs(n_instances: int) -> int:
     """Epochs to try at most: many for small tables, few for large ones."""
-    return int(np.clip(math.ceil(VISITS / n_instances), 3, 120))
+    return int(np.clip(math.ceil(VISITS / n_instances), 3, 80))
 
 
 def patience(epochs: int) -> int:
     """Epochs without improvement after which training stops."""
-    return max(2, epochs // 3)
+    return min(max(2, epochs // 3), 15)
 
 
 def splits_of(bags: Bags, seed: int) -> list[Split]:
@@ -85,117 +101,209 @@ def splits_of(bags: Bags, seed: int) -> list[Split]:
     return [(np.setdiff1d(everything, part), np.sort(part)) for part in parts]
 
 
-def choose(
-    base: LLPClassifier,
-    data: BagData,
-    classes: npt.NDArray[Any],
-    splits: Sequence[Split],
-    candidates: Sequence[tuple[str, float]],
-    work: Workspace,
-    epochs: int | None = None,
-    progress: bool = False,
-) -> list[Trial]:
-    """Try every (model, learning rate) on the splits; the one to take comes first.
-
-    That is the one under which the held-out bags are most probable. But a perceptron has to be
-    better than the linear model by more than the standard error of their difference over the parts:
-    few bags say little, and the simpler model is then the safer one.
+class Search:
+    """Trains candidates on the splits, as far as they are worth it.
 
     Args:
         base: a classifier with all the other settings.
         data: the bags.
         classes: class labels.
-        splits: bags to train on and to hold out; losses are averaged over them by instances.
-        candidates: what to try.
-        work: keeps the curve of each of them on each split.
+        splits: bags to train on and to hold out.
+        work: keeps what each training on a split found.
         epochs: the number of epochs, where it is given and not to be chosen.
         progress: show a bar, on a terminal.
     """
-    most = most_epochs(len(data)) if epochs is None else epochs
-    if len(splits) == 1:
-        most = min(most, PILOT_EPOCHS) if epochs is None else epochs
-        splits = [_smaller(data.bags, splits[0])]
-    parts = [(data.select(kept), data.select(held_out)) for kept, held_out in splits]
-    trials = []
-    with TaskProgress("choosing", len(candidates) * len(parts), progress) as bar:
-        for model, lr in candidates:
-            bar.begin(f"{model}, learning rate {lr:g}")
-            tried = variant(base, model, lr, most, patience(most) if epochs is None else None)
-            curves = []
-            for part, (kept, held_out) in enumerate(parts):
-                trial = partial(_curve, tried, kept, held_out, classes)
-                curves.append(work.once(f"curve-{model}-{lr!r}-{part}", trial).tolist())
-                bar.advance()
-            trials.append(_trial(model, lr, curves, [len(h) for _, h in parts], epochs))
-    trials.sort(key=lambda trial: score(trial.bag_loss, "bag_loss"), reverse=True)
-    if not math.isfinite(trials[0].bag_loss):
+
+    def __init__(
+        self,
+        base: LLPClassifier,
+        data: BagData,
+        classes: npt.NDArray[Any],
+        splits: Sequence[Split],
+        work: Workspace,
+        epochs: int | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.base, self.data, self.classes, self.work = base, data, classes, work
+        self.epochs, self.progress = epochs, progress
+        self.most = most_epochs(len(data)) if epochs is None else epochs
+        self.splits = list(splits)
+        if len(splits) == 1:
+            self.most = min(self.most, PILOT_EPOCHS) if epochs is None else epochs
+            self.splits = [smaller(data.bags, splits[0], PILOT)]
+
+    def trials(self, model: str, rates: Sequence[float], rival: Trial | None) -> list[Trial]:
+        """Try the learning rates of a model.
+
+        Where there are several, all are trained for a while on a part of the bags, and the best of
+        them on all splits. A model that stays behind a rival is left.
+
+        Args:
+            model: its name.
+            rates: to try.
+            rival: what is known of another model.
+        """
+        left: list[Trial] = []
+        with TaskProgress(f"trying {model}", 1, self.progress) as bar:
+            if len(rates) > 1 and self.epochs is None:
+                short = int(np.clip(RUNG_VISITS // len(self.data), 2, RUNG_EPOCHS))
+                tried = self._rung(model, rates, 0, short, bar)
+                best = [trial.lr for trial in tried[:1] if trial.lr is not None]
+                if self._is_behind(tried[0], 0, rival):
+                    parts = range(1, min(2, len(self.splits)))
+                    again = [self._rung(model, best, part, short, bar)[0] for part in parts]
+                    if all(map(partial(self._is_behind, rival=rival), again, parts)):
+                        return tried
+                rates, left = best, tried[1:]
+            full = [self._on_all_splits(model, lr, rival, bar) for lr in rates]
+        return sorted(full, key=_by_loss) + left
+
+    def _rung(
+        self, model: str, rates: Sequence[float], part: int, epochs: int, bar: TaskProgress
+    ) -> list[Trial]:
+        """Every rate on a part of the bags, for a few epochs, the best first."""
+        found = []
+        split = smaller(self.data.bags, self.splits[part], RUNG)
+        for lr in rates:
+            bar.begin(f"{model}, learning rate {lr:g}, {epochs} epochs")
+            fold = self._fold(model, lr, epochs, split, f"first-{part}")
+            curve = _smooth(fold["curve"].numpy())
+            best = best_index(curve.tolist(), "bag_loss")
+            setting = f"learning rate {lr:g}, left after {epochs} epochs on a part of the bags"
+            nothing = np.full(len(self.data.bags), np.nan)
+            found.append(Trial(model, setting, float(curve[best]), nothing, lr=lr, epochs=epochs))
+        return sorted(found, key=_by_loss)
+
+    def _is_behind(self, trial: Trial, part: int, rival: Trial | None) -> bool:
+        """Whether a model is hopeless: a rival that has learnt something is ahead on these bags."""
+        if rival is None:
+            return False
+        split = smaller(self.data.bags, self.splits[part], RUNG)
+        bags = self.data.bags.select(split[1])
+        gains = rival.of_bags - baseline_log_likelihoods(
+            self.data.bags, self.data.bags.counts.sum(axis=0) / len(self.data)
+        )
+        known = np.flatnonzero(~np.isnan(gains))
+        mean, error = mean_per_instance(gains[known], self.data.bags.select(known))
+        if mean < 2 * error:
+            return False
+        nothing = -(rival.of_bags - gains)[split[1]].sum() / bags.n_instances
+        ahead = -rival.of_bags[split[1]].sum() / bags.n_instances
+        # A long training is behind one that has ended, and may still overtake it.
+        slack = 1.0 if len(self.splits) > 1 else 0.8
+        return bool(nothing - trial.bag_loss < slack * (nothing - ahead))
+
+    def _on_all_splits(
+        self, model: str, lr: float, rival: Trial | None, bar: TaskProgress
+    ) -> Trial:
+        """Train for long on every split; after two of them, only if that is not hopeless."""
+        bags, folds = self.data.bags, []
+        for number, split in enumerate(self.splits, start=1):
+            bar.begin(f"{model}, learning rate {lr:g}, part {number} of {len(self.splits)}")
+            folds.append(self._fold(model, lr, self.most, split, str(number - 1)))
+            held_out = np.concatenate([split[1] for split in self.splits[:number]])
+            best, curve = self._best_epoch(folds)
+            loss = float(curve[best])
+            if 2 <= number < len(self.splits) and rival is not None:
+                ahead = -rival.of_bags[held_out].sum() / bags.sizes[held_out].sum()
+                if loss > ahead:
+                    break
+        setting = f"learning rate {lr:g}, {best + 1} epochs"
+        of_bags = np.full(len(bags), np.nan)
+        log_probs = torch.full((len(self.data), bags.n_classes), math.nan)
+        for fold, (_, part) in zip(folds, self.splits, strict=False):
+            found = fold["log_probs"][best]
+            log_probs[torch.from_numpy(bags.rows(part))] = found
+            if found.isfinite().all():
+                of_bags[part] = log_likelihoods(found, bags.select(part)).numpy()
+        if len(folds) < len(self.splits):
+            setting += f", left after {len(folds)} of {len(self.splits)} parts"
+            return Trial(model, setting, loss, of_bags, lr=lr, epochs=best + 1)
+        return Trial(model, setting, loss, of_bags, log_probs, lr, best + 1, tuple(curve.tolist()))
+
+    def _best_epoch(self, folds: list[Tensors]) -> tuple[int, FloatArray]:
+        """The epoch with the least loss of all held-out bags, and that loss by epoch."""
+        shortest = min(len(fold["curve"]) for fold in folds)
+        sizes = [fold["log_probs"].shape[1] for fold in folds]
+        curves = [fold["curve"][:shortest].numpy() for fold in folds]
+        mean: FloatArray = np.average(curves, axis=0, weights=sizes)
+        if self.epochs is not None:
+            return min(self.epochs, shortest) - 1, mean
+        return best_index(_smooth(mean).tolist(), "bag_loss"), mean
+
+    def _fold(self, model: str, lr: float, epochs: int, split: Split, part: str) -> Tensors:
+        tried = variant(
+            self.base, model, lr, epochs, patience(epochs) if self.epochs is None else None
+        )
+        name = f"fold-{model}-{lr!r}-{part}"
+        return self.work.once(name, partial(_train_fold, tried, self.data, split, self.classes))
+
+
+class _Keeping(Callback):
+    """Keeps what the model says of held-out bags after each epoch."""
+
+    def __init__(self, inputs: torch.Tensor) -> None:
+        self.inputs = inputs
+        self.log_probs: list[torch.Tensor] = []
+
+    def on_epoch_end(self, row: Any, model: nn.Module) -> None:
+        self.log_probs.append(log_probs_by(model, self.inputs))
+
+
+def _train_fold(
+    tried: LLPClassifier, data: BagData, split: Split, classes: npt.NDArray[Any]
+) -> Tensors:
+    """`curve` (E,), -log P(S|X) per instance of the held-out bags by epoch, infinite where training
+    diverged, and `log_probs` (E, n, C) of their rows.
+    """
+    kept, held_out = (data.select(index) for index in split)
+    keeping = _Keeping(held_out.inputs)
+    try:
+        tried.fit_bags(kept, classes, held_out, callbacks=[keeping])
+        curve = [row["val_bag_loss"] for row in tried.history_]
+    except DivergedError:
+        curve = [math.inf]
+        keeping.log_probs = [torch.full((len(held_out), len(classes)), math.nan)]
+    return {
+        "curve": torch.tensor(curve, dtype=torch.float64),
+        "log_probs": torch.stack(keeping.log_probs),
+    }
+
+
+def choose(trials: list[Trial], bags: Bags) -> list[Trial]:
+    """The trials, the one to take first.
+
+    That is the one under which the held-out bags are most probable. But a perceptron has to be
+    better than the linear model by more than the standard error of their difference over bags: few
+    bags say little, and the simpler model is then the safer one.
+    """
+    whole = sorted((trial for trial in trials if trial.log_probs is not None), key=_by_loss)
+    if not whole or not math.isfinite(whole[0].bag_loss):
         raise ValueError(
             "training diverged with every learning rate tried; look for extreme values among the "
             "features, or give a smaller --lr."
         )
-    return _simpler_first(trials)
+    best = whole[0]
+    linear = next((trial for trial in whole if trial.model == "linear"), best)
+    gains = best.of_bags - linear.of_bags
+    known = np.flatnonzero(np.isfinite(gains))
+    if linear is not best and len(known) > 1:
+        mean, error = mean_per_instance(gains[known], bags.select(known))
+        best = linear if mean <= error else best
+    return [best, *(trial for trial in sorted(trials, key=_by_loss) if trial is not best)]
 
 
-def _curve(
-    tried: LLPClassifier, kept: BagData, held_out: BagData, classes: npt.NDArray[Any]
-) -> torch.Tensor:
-    """(epochs,) -log P(S|X) per instance of the held-out bags, infinite where training diverged."""
-    try:
-        tried.fit_bags(kept, classes, held_out)
-    except DivergedError:
-        return torch.full((tried.epochs,), math.inf, dtype=torch.float64)
-    return torch.tensor([row["val_bag_loss"] for row in tried.history_], dtype=torch.float64)
+def _by_loss(trial: Trial) -> float:
+    return -score(trial.bag_loss, "bag_loss")
 
 
-def _simpler_first(trials: list[Trial]) -> list[Trial]:
-    best = trials[0]
-    linear = next((trial for trial in trials if trial.model == "linear"), best)
-    gains = np.subtract(linear.parts, best.parts)
-    if len(gains) > 1 and np.isfinite(gains).all():
-        error = gains.std(ddof=1) / math.sqrt(len(gains))
-        best = linear if gains.mean() <= error else best
-    return [best, *(trial for trial in trials if trial is not best)]
-
-
-def _trial(
-    model: str, lr: float, curves: list[list[float]], weights: list[int], epochs: int | None
-) -> Trial:
-    shortest = min(len(curve) for curve in curves)
-    mean = np.average([curve[:shortest] for curve in curves], axis=0, weights=weights)
-    # A dip of a single epoch is chance: of long curves, the mean of a few epochs decides.
-    smooth = uniform_filter1d(mean, 1 + 2 * min(len(mean) // 20, 2), mode="nearest")
-    best = best_index(smooth, "bag_loss") if epochs is None else epochs - 1
-    parts = tuple(curve[best] for curve in curves)
-    return Trial(model, lr, best + 1, float(mean[best]), tuple(mean.tolist()), parts)
-
-
-def held_out_log_probs(
-    base: LLPClassifier,
-    data: BagData,
-    classes: npt.NDArray[Any],
-    splits: Sequence[Split],
-    chosen: Trial,
-    work: Workspace,
-    progress: bool = False,
-) -> torch.Tensor:
-    """(N, C) log-probabilities of every instance by a model that did not see its bag."""
-    log_probs = torch.empty(len(data), len(classes))
-    model = variant(base, chosen.model, chosen.lr, chosen.epochs)
-    with TaskProgress("held-out bags", len(splits), progress) as bar:
-        for part, split in enumerate(splits):
-            rows = torch.from_numpy(data.bags.rows(split[1]))
-            fold = partial(_fold_log_probs, model, data, split, classes)
-            log_probs[rows] = work.once(f"held-out-{part}", fold)
-            bar.advance()
-    return log_probs
-
-
-def _fold_log_probs(
-    model: LLPClassifier, data: BagData, split: Split, classes: npt.NDArray[Any]
-) -> torch.Tensor:
-    kept, held_out = split
-    model.fit_bags(data.select(kept), classes)
-    return log_probs_by(model, data.select(held_out).inputs)
+def _smooth(curve: FloatArray) -> FloatArray:
+    """A dip of a single epoch is chance: of long curves, the mean of a few epochs decides."""
+    width = 1 + 2 * min(len(curve) // 20, 2)
+    if not np.isfinite(curve).all():
+        return curve
+    smooth: FloatArray = uniform_filter1d(curve, width, mode="nearest")
+    return smooth
 
 
 def variant(
@@ -211,11 +319,11 @@ def variant(
     return LLPClassifier(**base.get_params(deep=False) | changes)
 
 
-def _smaller(bags: Bags, split: Split) -> Split:
-    """As many of the bags as the pilot needs, at random."""
+def smaller(bags: Bags, split: Split, instances: int) -> Split:
+    """Some of the bags of a split, at random, up to so many instances to train on."""
     rng = np.random.default_rng(0)
     kept, held_out = (rng.permutation(part) for part in split)
-    return np.sort(_up_to(bags, kept, PILOT)), np.sort(_up_to(bags, held_out, PILOT // 2))
+    return np.sort(_up_to(bags, kept, instances)), np.sort(_up_to(bags, held_out, instances // 2))
 
 
 def _up_to(bags: Bags, order: IntArray, instances: int = MOST_HELD_OUT) -> IntArray:

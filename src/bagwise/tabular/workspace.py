@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from bagwise.storage.files import load_tensors, save_tensors
+from bagwise.storage.files import load_tensors, save_tensors, verify
 from bagwise.storage.model_folder import refuse_other_things
 
-_RESULT = "result"
+Tensors = dict[str, torch.Tensor]
 
 
 class Workspace:
@@ -77,19 +77,19 @@ class Workspace:
         _remove(self.checkpoint)
         return True
 
-    def once(self, name: str, work: Callable[[], torch.Tensor]) -> torch.Tensor:
+    def once(self, name: str, work: Callable[[], Tensors]) -> Tensors:
         """What `work` returns, or returned when the same fit did it before."""
         if self._folder is None:
             return work()
         path = self._folder / f"{name}.safetensors"
         try:
-            tensors, facts = load_tensors(path)
-            if facts["digest"] == _digest(tensors[_RESULT]):
-                return tensors[_RESULT]
+            tensors, _ = load_tensors(path)
+            verify(path, tensors)
+            return tensors
         except (OSError, ValueError, KeyError, RecursionError):
             _remove(path)  # if it is there at all, it is damaged
         result = work()
-        save_tensors(path, {_RESULT: result}, {"digest": _digest(result)})
+        save_tensors(path, result, {})
         return result
 
     def publish(self, save: Callable[[Path], None]) -> None:
@@ -117,12 +117,6 @@ class Workspace:
             raise
         _sync(self._out.parent)
         shutil.rmtree(self._home, ignore_errors=True)
-
-
-def _digest(tensor: torch.Tensor) -> str:
-    """Of a result in memory or from disk; a disk may keep a file and lose its content."""
-    content = repr((tensor.shape, tensor.dtype)).encode() + tensor.contiguous().numpy().tobytes()
-    return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def _remove(path: Path) -> None:

@@ -1,0 +1,159 @@
+"""`fit` by maximum likelihood: what it chooses, how sure it says to be, and that it goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bagwise.bags import FloatArray, IntArray
+from bagwise.tabular import linear
+from bagwise.tabular.fitting import fit_table
+from bagwise.tabular.model import TableModel
+from bagwise.tabular.scoring import evaluate_table
+
+
+def write(folder: Path, X: FloatArray, y: IntArray, bag: IntArray) -> tuple[Path, str, Path]:
+    """A table with bags, their counts, and the truth for `evaluate`."""
+    folder.mkdir(exist_ok=True)
+    names = [f"x{i}" for i in range(X.shape[1])]
+    rows = [[f"b{b}", *(f"{x:.5f}" for x in row)] for b, row in zip(bag, X, strict=True)]
+    lines = [",".join(["bag", *names]), *(",".join(row) for row in rows)]
+    (folder / "rows.csv").write_text("\n".join(lines) + "\n")
+    told = [f"{line},{'yes' if label else 'no'}" for line, label in zip(lines[1:], y, strict=True)]
+    (folder / "truth.csv").write_text("\n".join([f"{lines[0]},truth", *told]) + "\n")
+    counts = [f"b{b},{(y[bag == b] == 0).sum()},{(y[bag == b] == 1).sum()}" for b in np.unique(bag)]
+    (folder / "bags.csv").write_text("\n".join(["bag,no,yes", *counts]) + "\n")
+    return folder / "rows.csv", "bag", folder / "bags.csv"
+
+
+def drawn(rng: np.random.Generator, logits: FloatArray) -> IntArray:
+    labels: IntArray = (rng.random(len(logits)) < 1 / (1 + np.exp(-logits))).astype(int)
+    return labels
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, Path]:
+    """Two useful columns and one of noise, sixty bags of ten."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    y = drawn(rng, 2 * X[:, 0] - X[:, 1])
+    return write(tmp_path_factory.mktemp("plain"), X, y, np.arange(600) % 60)
+
+
+def test_the_linear_model_is_that_of_maximum_likelihood(plain: tuple[Path, str, Path]) -> None:
+    model = fit_table(*plain)
+    settings = model.facts.settings
+    assert settings.model == "linear"
+    assert settings.lr is settings.epochs is None
+    assert settings.ridge is not None
+    assert "by maximum likelihood with ridge" in settings.in_words()
+    assert model.facts.curve == []
+    weight = model.classifier.model_[1][1].weight.detach().numpy()  # type: ignore[index]
+    slope = (weight[1] - weight[0]).tolist()
+    assert 1.2 < slope[0] < 2.8  # 2, of columns that are nearly standard
+    assert -1.7 < slope[1] < -0.4
+    assert abs(slope[2]) < 0.5
+    assert evaluate_table(model, plain[0].with_name("truth.csv"), "truth").accuracy > 0.78
+    assert "The model has learnt something." in model.facts.verdict()
+    assert not model.facts.is_overconfident()
+
+
+def test_chance_does_not_decide(plain: tuple[Path, str, Path]) -> None:
+    probabilities = []
+    for seed in (0, 1, 2):
+        model = fit_table(*plain, model="linear", seed=seed)
+        weight = model.classifier.model_[1][1].weight.detach().numpy()  # type: ignore[index]
+        probabilities.append(weight[1] - weight[0])
+    assert np.corrcoef(probabilities).min() > 0.99
+
+
+def test_what_was_saved_predicts_the_same(plain: tuple[Path, str, Path], tmp_path: Path) -> None:
+    model = fit_table(*plain, model="linear", out=tmp_path / "m")
+    again = TableModel.load(tmp_path / "m")
+    assert again.facts == model.facts
+    inputs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    assert (again.log_probs(inputs) == model.log_probs(inputs)).all()
+
+
+def test_a_stopped_fit_does_not_do_its_linear_model_again(
+    plain: tuple[Path, str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = fit_table(*plain)
+
+    def stop(*rest: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bagwise.tabular.tuning._train_fold", stop)
+        with pytest.raises(KeyboardInterrupt):
+            fit_table(*plain, out=tmp_path / "m")
+    monkeypatch.setattr(linear, "choose_ridge", stop)
+    model = fit_table(*plain, out=tmp_path / "m")
+    for ours, theirs in zip(
+        model.classifier.model_.parameters(), expected.classifier.model_.parameters(), strict=True
+    ):
+        assert (ours == theirs).all()
+    assert model.facts.tried == expected.facts.tried
+
+
+def test_a_rate_or_another_method_is_gradient_descent(plain: tuple[Path, str, Path]) -> None:
+    for options in ({"lr": 0.03, "epochs": 2}, {"method": "dllp", "epochs": 2, "lr": 0.03}):
+        settings = fit_table(*plain, model="linear", **options).facts.settings  # type: ignore[arg-type]
+        assert (settings.lr, settings.epochs, settings.ridge) == (0.03, 2, None)
+
+
+def test_a_table_too_large_for_it_is_gradient_descent(
+    plain: tuple[Path, str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear, "MOST_NUMBERS", 100)
+    assert fit_table(*plain, model="linear").facts.settings.lr is not None
+
+
+def test_a_large_table_is_fitted_to_all_bags_with_one_split(
+    plain: tuple[Path, str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = fit_table(*plain, model="linear")
+    for name in ("CROSS_VALIDATED", "FEW_BAGS"):
+        monkeypatch.setattr(f"bagwise.tabular.tuning.{name}", 0)
+    model = fit_table(*plain, model="linear")
+    assert model.facts.folds == 1
+    assert model.facts.held_out.n_bags == 6
+    ours, theirs = (
+        m.classifier.model_[1][1].weight.detach().numpy()  # type: ignore[index]
+        for m in (model, whole)
+    )
+    assert np.corrcoef(ours.ravel(), theirs.ravel())[0, 1] > 0.95
+
+
+def test_a_perceptron_is_taken_where_a_line_cannot_tell(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 2))
+    y = drawn(rng, 8 * np.sign(X[:, 0] * X[:, 1]) * np.minimum(np.abs(X).min(axis=1), 1))
+    where = write(tmp_path, X, y, np.arange(1200) // 4)
+    model = fit_table(*where)
+    assert model.facts.settings.model == "mlp"
+    assert evaluate_table(model, where[0].with_name("truth.csv"), "truth").accuracy > 0.8
+    assert {trial.model for trial in model.facts.tried} == {"linear", "mlp"}
+
+
+def test_noise_is_not_said_to_have_been_learnt(tmp_path: Path) -> None:
+    said = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(240, 3)), rng.integers(2, size=240)
+        facts = fit_table(*write(tmp_path, X, y, np.arange(240) % 24), model="linear").facts
+        said.append("has learnt something" in facts.verdict())
+    assert sum(said) <= 1
+
+
+def test_bags_that_differ_by_more_than_their_rows_are_noticed(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    bag = np.arange(1200) % 40
+    X = rng.normal(size=(1200, 2))
+    y = drawn(rng, X[:, 0] + rng.normal(scale=1.5, size=40)[bag])
+    facts = fit_table(*write(tmp_path, X, y, bag), model="linear").facts
+    assert facts.is_overconfident()
+    assert "bags differ in more than their rows explain" in facts.verdict()
