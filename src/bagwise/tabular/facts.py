@@ -208,20 +208,20 @@ class FitFacts:
         """How far the model can be trusted, in a few sentences, judged by the held-out bags."""
         held_out = self.held_out
         gain = held_out.log_likelihood - held_out.baseline
-        found = (
-            f"The log-likelihood per row of bags it has not seen is {held_out.log_likelihood:.4f}; "
-            f"with every class's overall share it is {held_out.baseline:.4f}. The difference is "
-            f"{gain:+.4f} with a standard error of {held_out.gain_error:.4f} over bags. "
-        )
         if gain > 2 * held_out.gain_error:
-            found += "The model has learnt something."
+            found = "The model has learnt something."
         elif gain > 0:
-            found += "That may be chance: do not rely on the model without more bags."
+            found = "What the model has learnt may be chance: do not rely on it without more bags."
         else:
-            found += (
+            found = (
                 "The model does no better than the overall shares: the features say little about "
                 "the classes, or there are too few bags, or the bags are too much alike."
             )
+        found += (
+            f" Unseen bags have a log-likelihood per row of {held_out.log_likelihood:.4f}, "
+            f"and {held_out.baseline:.4f} with every class's overall share: a difference of "
+            f"{gain:+.4f}, with a standard error of {held_out.gain_error:.4f} over bags."
+        )
         covered = held_out.coverage.get("95 %", 1.0)
         if self.is_overconfident():
             found += (
