@@ -25,6 +25,11 @@ BAD: dict[str, list[Any]] = {
     "select": ["luck", None, 0],
     "patience": [0, 2.5, "x", math.nan, True, -3],
     "seed": [-1, 2**63, 1.5, "x", None, math.nan, True],
+    "optimizer": ["adamax", None, 1, ["adam"]],
+    "optimizer_options": [None, [1], "x", {1: 2}],
+    "schedule_options": [None, [1], "x", {1: 2}],
+    "augment": ["weak", 1, [len]],
+    "workers": [-1, 1.5, None, "x", True],
 }
 
 
@@ -56,7 +61,8 @@ def test_numbers_may_be_numpys_and_are_kept_as_pythons(tmp_path: Path) -> None:
         patience=np.int8(1),  # type: ignore[arg-type]
         seed=np.int64(2**62),  # type: ignore[arg-type]
     )
-    assert {type(value) for value in asdict(options).values()} == {int, float, str}
+    kinds = {type(value) for value in asdict(options).values()}
+    assert kinds == {int, float, str, dict, type(None)}  # none of numpy's
     assert (options.epochs, options.lr, options.seed) == (2, 0.25, 2**62)
     data = BagData(torch.randn(8, 2), Bags([4, 4], [[2, 2], [1, 3]]))
     model = torch.nn.Linear(2, 2)

@@ -132,7 +132,7 @@ def test_llpfc_needs_a_group_of_bags() -> None:
 
 
 def test_supervised_says_that_it_needs_labels() -> None:
-    with pytest.raises(ValueError, match=r"needs a label for each instance.*for instance cc"):
+    with pytest.raises(ValueError, match=r"needs labels of instances.*for instance cc"):
         make_method("supervised").begin(some_data([4, 4]), CPU)
 
 

@@ -1,6 +1,6 @@
 """The command line: bagwise ..."""
 
-from bagwise.cli import experiments, reports, tables
+from bagwise.cli import experiments, explaining, reports, tables
 from bagwise.cli.app import app
 
-__all__ = ["app", "experiments", "reports", "tables"]
+__all__ = ["app", "experiments", "explaining", "reports", "tables"]

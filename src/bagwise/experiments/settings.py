@@ -181,7 +181,7 @@ def _pairs(options: Any, place: str) -> Pairs:
         if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in options):
             raise wrong(options, place, "a table of names and values")
         options = {str(name): value for name, value in options}
-    record({}, others=_single)(options, place)
+    record({}, others=_single if place == "method_options" else _single_or_several)(options, place)
     return tuple(sorted((name, _frozen(value)) for name, value in options.items()))
 
 
@@ -190,9 +190,15 @@ def _frozen(value: Any) -> Any:
 
 
 def _single(value: Any, place: str) -> None:
-    if isinstance(value, list | tuple):  # betas of Adam, milestones of a schedule
-        list_of(any_number, 1)(list(value), place)
-    elif isinstance(value, str):
+    if isinstance(value, str):
         short_text(value, place)
     elif not isinstance(value, bool | None):
         any_number(value, place)
+
+
+def _single_or_several(value: Any, place: str) -> None:
+    """Also several numbers: betas of Adam, milestones of a schedule."""
+    if isinstance(value, list | tuple):
+        list_of(any_number, 1)(list(value), place)
+    else:
+        _single(value, place)

@@ -1,6 +1,7 @@
 """A fitted classifier in a folder: config.json and model.safetensors, written in one step.
 
-A model that was fitted to a table has columns.json and fit.json beside them.
+A model that was fitted to a table has columns.json and fit.json beside them, and a linear one
+intervals.safetensors.
 """
 
 from __future__ import annotations
@@ -43,11 +44,15 @@ CONFIG = "config.json"
 TENSORS = "model.safetensors"
 COLUMNS = "columns.json"
 FIT = "fit.json"
+INTERVALS = "intervals.safetensors"
 FORMAT = 1
 
 
 def save(
-    classifier: LLPClassifier, path: Path, beside: Mapping[str, dict[str, Any]] | None = None
+    classifier: LLPClassifier,
+    path: Path,
+    beside: Mapping[str, dict[str, Any]] | None = None,
+    tensors_beside: Mapping[str, dict[str, torch.Tensor]] | None = None,
 ) -> None:
     """Write the classifier to `path`, replacing a classifier that is already there.
 
@@ -55,6 +60,7 @@ def save(
         classifier: a fitted one.
         path: a folder that is not there yet, or holds a model and nothing else.
         beside: further JSON files, by name.
+        tensors_beside: further files of tensors, by name.
     """
     refuse_other_things(path)
     classes = classifier.classes_
@@ -81,6 +87,8 @@ def save(
     try:
         for name, content in {CONFIG: config, **(beside or {})}.items():
             write_atomically(new / name, json.dumps(content, indent=1).encode())
+        for name, found in (tensors_beside or {}).items():
+            save_tensors(new / name, found, {"format": FORMAT})
         tensors = classifier.model_.state_dict()
         for name in {"0.mean", "0.std"} & tensors.keys() if classifier.standardize else ():
             tensors[name] = tensors[name].cpu().double()  # single precision on some devices
@@ -144,7 +152,7 @@ def refuse_other_things(path: Path) -> None:
     if not path.exists():
         return
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else {path.name}
-    if path.is_dir() and names <= {CONFIG, TENSORS, COLUMNS, FIT}:
+    if path.is_dir() and names <= {CONFIG, TENSORS, COLUMNS, FIT, INTERVALS}:
         if CONFIG in names:
             check_config(path / CONFIG, read_json(path / CONFIG, FORMAT))
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Mapping
 from itertools import zip_longest
 from pathlib import Path
@@ -31,6 +32,7 @@ from bagwise.tabular.facts import (
     Histogram,
     Tried,
 )
+from bagwise.tabular.intervals import intervals_of
 from bagwise.tabular.labels import read_labels
 from bagwise.tabular.model import TableModel, log_probs_by
 from bagwise.tabular.source import Paths, Source, columns_of
@@ -45,7 +47,7 @@ from bagwise.tabular.tuning import (
     splits_of,
     variant,
 )
-from bagwise.tabular.workspace import Workspace
+from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training import DivergedError
 from bagwise.training.progress import TaskProgress
 
@@ -199,7 +201,13 @@ def fit_table(
             surprising=surprising_bags(log_probs, targets.bags, targets.ids),
             seconds=round(time.perf_counter() - started, 1),
         )
-        fitted = TableModel(classifier, rows.columns, facts)
+        found: Tensors = {}
+        if chosen.weights is not None and chosen.ridge is not None:
+            of_model, ridge = chosen.weights, chosen.ridge
+            with TaskProgress("intervals", 1, progress), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
+                found = work.once("intervals", lambda: intervals_of(training, of_model, ridge))
+        fitted = TableModel(classifier, rows.columns, facts, found)
         work.publish(fitted.save)
     return fitted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,14 @@ import torch
 from torch import nn
 
 from bagwise.estimator import LLPClassifier
+from bagwise.likelihood import Covariance
 from bagwise.storage import model_folder as archive
 from bagwise.tabular.columns import FORMAT as COLUMNS_FORMAT
 from bagwise.tabular.columns import Columns, Inputs
 from bagwise.tabular.facts import FORMAT as FIT_FORMAT
 from bagwise.tabular.facts import FitFacts
+from bagwise.tabular.intervals import covariance_of, read_intervals
+from bagwise.tabular.workspace import Tensors
 from bagwise.training.evaluation import predict_logits
 
 
@@ -28,11 +31,13 @@ class TableModel:
         classifier: of encoded rows.
         columns: how rows are encoded.
         fit: what `fit` found; of a model from a folder the content of fit.json, as it stands there.
+        of_intervals: how sure the coefficients of a linear model are; empty where it is not known.
     """
 
     classifier: LLPClassifier
     columns: Columns
     fit: FitFacts | dict[str, object]
+    of_intervals: Tensors = field(default_factory=dict)
 
     @property
     def facts(self) -> FitFacts:
@@ -41,6 +46,11 @@ class TableModel:
         It is looked at only here: a model predicts without it.
         """
         return self.fit if isinstance(self.fit, FitFacts) else FitFacts.from_dict(self.fit)
+
+    @property
+    def intervals(self) -> Covariance | None:
+        """The covariance of a linear model's coefficients, where it is known."""
+        return covariance_of(self.of_intervals) if self.of_intervals else None
 
     @property
     def classes(self) -> list[str]:
@@ -57,7 +67,8 @@ class TableModel:
         """Write the model folder, in one step; where a symbolic link leads, if `path` is one."""
         fit = self.fit.to_dict() if isinstance(self.fit, FitFacts) else self.fit
         content = {archive.COLUMNS: self.columns.to_json(), archive.FIT: fit}
-        archive.save(self.classifier, Path(os.path.realpath(path)), content)
+        tensors = {archive.INTERVALS: self.of_intervals} if self.of_intervals else None
+        archive.save(self.classifier, Path(os.path.realpath(path)), content, tensors)
 
     @classmethod
     def load(cls, path: Path) -> TableModel:
@@ -78,7 +89,8 @@ class TableModel:
                 f"{path / archive.COLUMNS} makes {width} features, but the model in "
                 f"{archive.CONFIG} has {classifier.shape_in_}; the folder is damaged."
             )
-        return cls(classifier, columns, fit)
+        found = read_intervals(path / archive.INTERVALS, width, len(classifier.classes_))
+        return cls(classifier, columns, fit, found)
 
 
 def _read(path: Path, version: int) -> dict[str, Any]:

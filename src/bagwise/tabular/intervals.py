@@ -1,0 +1,94 @@
+"""How sure a linear model's coefficients are, kept in the model's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bagwise.bags import FloatArray
+from bagwise.data import BagData
+from bagwise.likelihood import Covariance, LinearFit, covariance, fit_for_intervals
+from bagwise.likelihood.intervals import MAX_PARAMETERS
+from bagwise.likelihood.objective import contrasts
+from bagwise.storage.files import compare, load_tensors, require_finite, verify
+from bagwise.storage.schema import whole
+from bagwise.tabular.workspace import Tensors
+
+
+def intervals_of(data: BagData, weights: Tensors, ridge: float) -> Tensors:
+    """The fit that intervals are made of, and its covariance clustered by bag; empty where there
+    are too many coefficients.
+
+    Args:
+        data: all bags.
+        weights: of the model, `weight` (C, d) and `bias` (C,).
+        ridge: with which it was fitted.
+    """
+    C, d = weights["weight"].shape
+    if (d + 1) * (C - 1) > MAX_PARAMETERS:
+        return {}
+    X = data.inputs.double().numpy()
+    start = _fit(weights["weight"].numpy().T, weights["bias"].numpy(), ridge)
+    found = covariance(X, data.bags, fit_for_intervals(X, data.bags, start))
+    basis = contrasts(C)
+    small = np.einsum("ce,icjd,df->iejf", basis, found.matrix, basis, optimize=True)
+    return {
+        "weights": torch.from_numpy(np.ascontiguousarray(found.fit.weights)),
+        "intercept": torch.from_numpy(np.ascontiguousarray(found.fit.intercept)),
+        "covariance": torch.from_numpy(np.ascontiguousarray(small)),
+        "absent": torch.from_numpy(found.absent.astype(np.uint8)),
+        "n_bags": torch.tensor(found.n_bags),
+    }
+
+
+def read_intervals(path: Path, n_features: int, n_classes: int) -> Tensors:
+    """What a model's folder says; empty if it says nothing, a ValueError if it is damaged."""
+    if not path.exists():
+        return {}
+    tensors, _ = load_tensors(path)
+    d, C = n_features + 1, n_classes
+    numbers = torch.zeros((), dtype=torch.float64)
+    try:
+        compare(
+            tensors,
+            {
+                "weights": numbers.expand(d - 1, C),
+                "intercept": numbers.expand(C),
+                "covariance": numbers.expand(d, C - 1, d, C - 1),
+                "absent": torch.zeros(C, dtype=torch.uint8),
+                "n_bags": torch.zeros((), dtype=torch.int64),
+            },
+        )
+        require_finite(tensors)
+        verify(path, tensors)
+        whole(2)(int(tensors["n_bags"]), "n_bags")
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}; fit the model again.") from error
+    return tensors
+
+
+def covariance_of(tensors: Tensors) -> Covariance:
+    """The covariance that `intervals_of` found."""
+    basis = contrasts(len(tensors["intercept"]))
+    small = tensors["covariance"].numpy()
+    matrix = np.einsum("ce,iejf,df->icjd", basis, small, basis, optimize=True)
+    fit = _fit(tensors["weights"].numpy(), tensors["intercept"].numpy())
+    absent = tensors["absent"].numpy().astype(bool)
+    return Covariance(fit, matrix, int(tensors["n_bags"]), "", absent)
+
+
+def _fit(weights: FloatArray, intercept: FloatArray, ridge: float = 0.0) -> LinearFit:
+    """A fit of which only the coefficients and the ridge are known."""
+    return LinearFit(
+        weights=weights,
+        intercept=intercept,
+        ridge=ridge,
+        bag_effects=0.0,
+        effects=None,
+        log_likelihood=0.0,
+        evaluations=0,
+        converged=True,
+        message="",
+    )

@@ -1,0 +1,197 @@
+"""Effects and shares with intervals: `bagwise explain` and `bagwise estimate`."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from bagwise import Bags
+from bagwise.cli import app
+from bagwise.tabular.explaining import duncan_davis, effects, estimate_shares
+from bagwise.tabular.fitting import fit_table
+from bagwise.tabular.model import TableModel
+
+
+def command(*arguments: Any) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Income in thousands (slope .05 a unit), a town (north +1), noise; precincts by income."""
+    folder = tmp_path_factory.mktemp("precincts")
+    rng = np.random.default_rng(1)
+    n, B = 1600, 80
+    level = rng.normal(scale=10, size=B)
+    precinct = np.arange(n) % B
+    income = 40 + level[precinct] + rng.normal(scale=15, size=n)
+    north = rng.random(n) < 0.2 + 0.6 * (precinct % 2)
+    noise = rng.normal(size=n)
+    logits = 0.05 * (income - 40) + np.where(north, 1.0, 0.0) - 0.5
+    yes = rng.random(n) < 1 / (1 + np.exp(-logits))
+    towns = np.where(north, "north", "south")
+    with (folder / "rows.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["precinct", "income", "town", "noise"])
+        for i in range(n):
+            writer.writerow([f"P{precinct[i]}", f"{income[i]:.3f}", towns[i], f"{noise[i]:.3f}"])
+    with (folder / "bags.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["precinct", "no", "yes"])
+        for b in range(B):
+            k = int(yes[precinct == b].sum())
+            writer.writerow([f"P{b}", int((precinct == b).sum()) - k, k])
+    np.savez(folder / "truth.npz", yes=yes, north=north)
+    fit_table(
+        folder / "rows.csv", "precinct", folder / "bags.csv", model="linear", out=folder / "m"
+    )
+    return folder
+
+
+def test_intervals_hold_the_true_coefficients(made: Path) -> None:
+    found = {effect.column: effect for effect in effects(TableModel.load(made / "m"))}
+    assert set(found) == {"income", "town=north", "town=south", "noise"}
+    income = found["income"]
+    unit, low, high = income.per_unit
+    assert income.label == "yes"
+    assert low < 0.05 < high
+    assert high - low < 0.05
+    assert unit == pytest.approx(income.effect / np.std(incomes(made)), rel=0.01)
+    assert low > 0  # it is an effect
+    assert found["noise"].low < 0 < found["noise"].high
+    north = found["town=north"].effect - found["town=south"].effect
+    assert 0.3 < north < 1.7
+    assert list(found)[-1] != "income"  # the surest first
+
+
+def incomes(made: Path) -> list[float]:
+    with (made / "rows.csv").open() as file:
+        return [float(row["income"]) for row in csv.DictReader(file)]
+
+
+def test_shares_of_groups_lie_in_their_intervals_and_in_the_bounds(made: Path) -> None:
+    truth = np.load(made / "truth.npz")
+    found = estimate_shares(
+        TableModel.load(made / "m"),
+        made / "rows.csv",
+        ["town"],
+        key=["precinct"],
+        labels=made / "bags.csv",
+    )
+    assert [(share.group, share.label) for share in found] == [
+        (("north",), "no"), (("north",), "yes"), (("south",), "no"), (("south",), "yes"),
+    ]  # fmt: skip
+    for share in found:
+        there = truth["north"] == (share.group == ("north",))
+        actual = (truth["yes"][there] == (share.label == "yes")).mean()
+        assert share.rows == there.sum()
+        assert share.low < actual < share.high
+        assert share.bounds is not None
+        assert share.bounds[0] <= actual <= share.bounds[1]
+        assert share.low < share.share < share.high
+    assert found[0].share + found[1].share == pytest.approx(1)
+
+
+def test_small_groups_have_wide_intervals(made: Path) -> None:
+    model = TableModel.load(made / "m")
+    few = estimate_shares(model, made / "rows.csv", ["precinct", "town"])
+    all_rows = estimate_shares(model, made / "rows.csv", ["town"])
+    width = {s.group: s.high - s.low for s in [*few, *all_rows]}
+    assert min(w for group, w in width.items() if len(group) == 2) > max(
+        w for group, w in width.items() if len(group) == 1
+    )
+    assert all(0 <= s.low <= s.share <= s.high <= 1 for s in few)
+
+
+@given(st.data())
+def test_bounds_hold_every_labeling_and_are_reached(data: st.DataObject) -> None:
+    sizes = data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    n = sum(sizes)
+    labels = np.array(data.draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)))
+    group = np.array(data.draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
+    bags = Bags.from_labels(labels, sizes, n_classes=3)
+    bounds = duncan_davis(group, 2, bags)
+    for g in (0, 1):
+        if not (group == g).any():
+            continue
+        for c in range(3):
+            share = (labels[group == g] == c).mean()
+            assert bounds[g, c, 0] - 1e-12 <= share <= bounds[g, c, 1] + 1e-12
+            # The least share: in every bag, the class goes to other groups first.
+            own = 0
+            for b, K in enumerate(sizes):
+                rows = slice(bags.offsets[b], bags.offsets[b] + K)
+                outside = int((group[rows] != g).sum())
+                own += max(0, int(bags.counts[b, c]) - outside)
+            assert bounds[g, c, 0] == pytest.approx(own / (group == g).sum())
+
+
+def test_explain_shows_and_writes_effects(made: Path, tmp_path: Path) -> None:
+    code, output = command("explain", made / "m", "--out", tmp_path / "effects.csv")
+    assert code == 0, output
+    for text in ("Effects on the log-odds of 'yes' against 'no'", "income", "95 % interval"):
+        assert text in output
+    with (tmp_path / "effects.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 4
+    assert {"column", "effect", "low", "high", "per_unit", "unit"} <= rows[0].keys()
+    assert float(rows[0]["low"]) < float(rows[0]["effect"]) < float(rows[0]["high"])
+
+
+def test_estimate_shows_and_writes_shares(made: Path, tmp_path: Path) -> None:
+    counts = ("--bag", "precinct", "--labels", made / "bags.csv")
+    arguments = ("estimate", made / "m", made / "rows.csv", "--by", "town")
+    code, output = command(*arguments, *counts, "--out", tmp_path / "shares.csv")
+    assert code == 0, output
+    assert "bounds by counts" in output
+    with (tmp_path / "shares.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows[1]["town"] == "north"
+    assert rows[1]["class"] == "yes"
+    assert float(rows[1]["least"]) <= float(rows[1]["share"]) <= float(rows[1]["most"])
+    code, output = command(*arguments)
+    assert code == 0
+    assert "bounds" not in output
+
+
+def test_mistakes_are_one_line(made: Path, tmp_path: Path) -> None:
+    fit_table(
+        made / "rows.csv", "precinct", made / "bags.csv",
+        model="linear", lr=0.03, epochs=1, out=tmp_path / "descent",
+    )  # fmt: skip
+    for arguments, problem in (
+        (("explain", tmp_path / "descent"), "this model has no intervals"),
+        (("explain", tmp_path / "nowhere"), "there is no folder"),
+        (("estimate", made / "m", made / "rows.csv", "--by", "city"), "city"),
+        (
+            ("estimate", made / "m", made / "rows.csv", "--by", "town", "--bag", "precinct"),
+            "--labels",
+        ),
+    ):
+        code, output = command(*arguments)
+        assert code == 2, output
+        assert problem in output
+        assert output.count("\n") == 1
+
+
+def test_damaged_intervals_are_named(made: Path, tmp_path: Path) -> None:
+    content = (made / "m" / "intervals.safetensors").read_bytes()
+    for name in ("cut", "changed"):
+        folder = tmp_path / name
+        folder.mkdir()
+        for path in (made / "m").iterdir():
+            (folder / path.name).write_bytes(path.read_bytes())
+        spoilt = content[:-8] if name == "cut" else content[:-3] + bytes(3)
+        (folder / "intervals.safetensors").write_bytes(spoilt)
+        code, output = command("explain", folder)
+        assert code == 2
+        assert "intervals.safetensors is damaged" in output
