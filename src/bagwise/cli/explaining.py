@@ -55,7 +55,8 @@ def explain(model: Model, out: Out = None) -> None:
         "An effect is that of one standard deviation of the column, or of the value. An interval "
         "that holds 0 leaves open whether there is one."
     )
-    bags, coefficients = fitted.facts.data.n_bags, len(found) + 1
+    bags = fitted.intervals.n_bags if fitted.intervals else 0
+    coefficients = (len(fitted.columns.encoded_names) + 1) * (len(fitted.classes) - 1)
     if bags < 2 * coefficients:
         console.print(
             f"There are {bags:,} bags for {coefficients:,} coefficients: the intervals say little."
