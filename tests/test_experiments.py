@@ -440,6 +440,22 @@ def test_exported_runs_give_the_same_tables_and_curves(finished: Path, tmp_path:
     assert "runs.csv" in output
 
 
+@pytest.mark.parametrize(
+    ("name", "file"), [("export", "epochs.csv"), ("figures", "accuracy-by-bag-size.png")]
+)
+def test_other_files_of_these_names_are_replaced_only_by_force(
+    finished: Path, tmp_path: Path, name: str, file: str
+) -> None:
+    (tmp_path / file).write_text("mine,1\n")
+    code, output = command(name, finished / "runs", "--out", tmp_path)
+    assert code == 2
+    assert "--force" in output
+    assert [path.name for path in tmp_path.iterdir()] == [file]
+    assert command(name, finished / "runs", "--out", tmp_path, "--force")[0] == 0
+    assert "mine" not in (tmp_path / file).read_bytes().decode(errors="replace")
+    assert command(name, finished / "runs", "--out", tmp_path)[0] == 0  # its own output
+
+
 def test_figures_are_drawn_from_a_sweep(finished: Path, tmp_path: Path) -> None:
     code, output = command("figures", finished / "runs", "--out", tmp_path)
     assert code == 0

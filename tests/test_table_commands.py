@@ -430,6 +430,31 @@ def test_an_output_that_is_the_input_or_of_an_unknown_kind_is_refused(table: Pat
     assert files(table) == before
 
 
+@pytest.mark.parametrize("name", ["predict", "label", "report"])
+def test_a_file_that_the_command_did_not_write_is_replaced_only_by_force(
+    table: Path, name: str
+) -> None:
+    other = table / "mine.csv"
+    other.write_text("id,label,p_value\n1,a,0.5\n")
+    arguments = ("report", table / "m", "--out", other)
+    if name != "report":
+        arguments = written(table, name, other)
+    before = files(table)
+    assert "--force" in refused(*arguments)
+    assert files(table) == before
+    assert command(*arguments, "--force")[0] == 0
+    own = other.read_text()
+    assert "p_value" not in own
+    assert command(*arguments)[0] == 0  # its own output
+    assert other.read_text() == own
+
+
+def test_a_report_does_not_take_the_place_of_the_training_table(table: Path) -> None:
+    before = files(table)
+    assert "--force" in refused("report", table / "m", "--out", table / "rows.csv")
+    assert files(table) == before
+
+
 def test_a_place_where_nothing_may_be_written_is_named(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -620,7 +645,7 @@ def test_what_a_killed_command_left_is_removed_by_the_next(made: Path, tmp_path:
         "sys.addaudithook(lambda event, details: event == 'os.rename'"
         " and os.fspath(details[1]).endswith('.csv') and os._exit(9))\napp(sys.argv[1:])"
     )
-    arguments = [str(part) for part in written(made, "predict", out)]
+    arguments = [str(part) for part in (*written(made, "predict", out), "--force")]
     for _ in range(2):
         killed = subprocess.run([sys.executable, "-c", die, *arguments], check=False)
         assert killed.returncode == 9
@@ -641,7 +666,7 @@ def test_an_output_that_is_a_symbolic_link_is_followed(
         target.parent.mkdir()
         target.write_text("of yesterday")
     link.symlink_to(target)
-    assert command(*written(made, name, link))[0] == 0
+    assert command(*written(made, name, link), "--force")[0] == 0
     assert link.is_symlink()
     assert len(target.read_text().splitlines()) == 301
     assert [path.name for path in target.parent.iterdir()] == ["p.csv"]

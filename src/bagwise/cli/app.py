@@ -58,6 +58,10 @@ Options = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="An option of the method; may be repeated."),
 ]
 
+Force = Annotated[
+    bool, typer.Option("--force", help="Replace also a file that this command did not write.")
+]
+
 
 def options_of(settings: list[str] | None) -> dict[str, Any]:
     """Options from NAME=VALUE; a value is a number, true, false or null, and text otherwise."""

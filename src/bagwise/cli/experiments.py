@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bagwise.cli.app import EXPERIMENTS, GOES_ON, Options, app, console, options_of, user_errors
+from bagwise.cli.app import (
+    EXPERIMENTS,
+    GOES_ON,
+    Force,
+    Options,
+    app,
+    console,
+    options_of,
+    user_errors,
+)
 
 if TYPE_CHECKING:
     from bagwise.experiments.accuracy import Block
@@ -194,12 +203,16 @@ def figures(
     select: Annotated[
         Selection, typer.Option(help="What validation chooses learning rates by.")
     ] = Selection.accuracy,
+    force: Force = False,
 ) -> None:
-    """Draw the paper's figures from runs: training, weights and test accuracy by epoch."""
+    """Draw the paper's figures from runs: training, weights and test accuracy by epoch.
+
+    Earlier figures are replaced, other files only with --force.
+    """
     from bagwise.experiments.figures import draw_figures
 
     with user_errors():
-        for path in draw_figures(_blocks(runs, select), out):
+        for path in draw_figures(_blocks(runs, select), out, force):
             typer.echo(path)
 
 
@@ -207,15 +220,17 @@ def figures(
 def export(
     runs: Runs,
     out: Annotated[Path, typer.Option(help="Folder for runs.csv and epochs.csv.")],
+    force: Force = False,
 ) -> None:
     """Write runs as two CSV files, which `table` and `figures` read like the runs themselves.
 
     runs.csv: settings, chosen epochs, accuracies, seconds and versions; epochs.csv: the histories.
+    Earlier ones are replaced, other files of these names only with --force.
     """
     from bagwise.experiments.export import export_runs
 
     with user_errors():
-        for path in export_runs(read_some(runs), out):
+        for path in export_runs(read_some(runs), out, force):
             typer.echo(path)
 
 

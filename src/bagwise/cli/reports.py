@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bagwise.cli.app import TABLES, app, user_errors
+from bagwise.cli.app import TABLES, Force, app, user_errors
 
 
 @app.command(rich_help_panel=TABLES)
@@ -16,15 +16,17 @@ def report(
         Path, typer.Argument(help="A model that `bagwise fit` wrote, or the runs of a sweep.")
     ],
     out: Annotated[Path, typer.Option(help="File for the page.")] = Path("report.html"),
+    force: Force = False,
 ) -> None:
     """Write one HTML page about a model, or about the runs of a sweep.
 
     Of a model: learning curves, predicted and true proportions of held-out bags, calibration, the
-    most surprising bags, and the command to do it again. Of runs: their tables and figures.
+    most surprising bags, and the command to do it again. Of runs: their tables and figures. An
+    earlier report is replaced, another file only with --force.
     """
     from bagwise.cli.experiments import read_some
     from bagwise.reports import model_report, sweep_report
-    from bagwise.storage.files import write_atomically
+    from bagwise.storage.files import begins, refuse_foreign, write_atomically
     from bagwise.storage.model_folder import CONFIG, FIT
     from bagwise.tabular.model import TableModel
 
@@ -39,5 +41,7 @@ def report(
             content = model_report(TableModel.load(folder), str(folder / FIT))
         else:
             content = sweep_report(read_some(folder), str(folder))
+        opening = content.partition("<title>")[0].encode()  # the same in every report
+        refuse_foreign(out, lambda path: begins(path).startswith(opening), force)
         write_atomically(out, content.encode())
     typer.echo(out)

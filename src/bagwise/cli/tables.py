@@ -11,7 +11,16 @@ from typing import Annotated
 
 import typer
 
-from bagwise.cli.app import GOES_ON, TABLES, Options, app, console, options_of, user_errors
+from bagwise.cli.app import (
+    GOES_ON,
+    TABLES,
+    Force,
+    Options,
+    app,
+    console,
+    options_of,
+    user_errors,
+)
 
 
 class LabelsAre(StrEnum):
@@ -142,11 +151,13 @@ def predict(
     data: Files,
     out: Annotated[Path, typer.Option(help="File for the predictions: .parquet, .csv or .tsv.")],
     keep: Keep = None,
+    force: Force = False,
 ) -> None:
     """Predict the label of each row, and the probability of each class.
 
     The output has the rows in their order, the columns that are no features, `label`, and `p_...`
-    for each class. The input may be larger than memory.
+    for each class. The input may be larger than memory. Earlier predictions of such a model are
+    replaced, another file only with --force.
     """
     from bagwise.cli.showing import show_written
     from bagwise.tabular.model import TableModel
@@ -154,7 +165,7 @@ def predict(
 
     with user_errors():
         fitted = TableModel.load(model)
-        rows, surprises = predict_table(fitted, data, out, _names(keep), progress=True)
+        rows, surprises = predict_table(fitted, data, out, _names(keep), progress=True, force=force)
     show_written(rows, out, surprises)
 
 
@@ -168,11 +179,13 @@ def label(
     keep: Keep = None,
     labels_are: Numbers = LabelsAre.auto,
     skip_unmatched: Skip = False,
+    force: Force = False,
 ) -> None:
     """Label the rows of bags whose counts are known, so that the labels have exactly these counts.
 
     `label` is that of the most probable labeling with the bag's counts, `p_...` the probability of
-    each class given the counts.
+    each class given the counts. Earlier labels of such a model are replaced, another file only
+    with --force.
     """
     from bagwise.cli.showing import show_written
     from bagwise.tabular.model import TableModel
@@ -191,6 +204,7 @@ def label(
             labels_are=labels_are.value,
             skip_unmatched=skip_unmatched,
             progress=True,
+            force=force,
         )
     show_written(rows, out, surprises)
 

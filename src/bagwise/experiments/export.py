@@ -19,7 +19,7 @@ from bagwise.experiments.run import (
     without_copies,
 )
 from bagwise.experiments.settings import LATER, OPTIONS, RunSettings
-from bagwise.storage.files import write_atomically
+from bagwise.storage.files import begins, refuse_foreign, write_atomically
 from bagwise.storage.schema import number, wrong
 from bagwise.training import Row
 
@@ -30,12 +30,13 @@ _NEEDED = [field.name for field in fields(RunSettings) if field.default is MISSI
 _KINDS = get_type_hints(RunSettings)
 
 
-def export_runs(results: list[RunResult], folder: Path) -> list[Path]:
+def export_runs(results: list[RunResult], folder: Path, force: bool = False) -> list[Path]:
     """Write the runs to `runs.csv` and their histories to `epochs.csv`.
 
     `runs.csv` has the settings, for both selections (accuracy, bag_loss) the epoch they choose with
     its validation and test accuracy, the seconds of training and the versions. Settings are written
     exactly, what was measured with eight digits. `read_runs` reads both files again.
+    Files of these names that were not written by it are replaced only with `force`.
     """
     runs, epochs = [], []
     for result in without_copies((f"result {i + 1}", result) for i, result in enumerate(results)):
@@ -57,7 +58,15 @@ def export_runs(results: list[RunResult], folder: Path) -> list[Path]:
             row[f"test_accuracy_by_{select}"] = best["test_accuracy"]
         runs.append(row | {"seconds": round(result.seconds, 2), **result.versions})
         epochs += [{"run": name, **epoch} for epoch in result.history]
+    refuse_foreign(folder / RUNS, lambda path: _has(path, {"run", *_NEEDED}), force)
+    refuse_foreign(folder / EPOCHS, lambda path: _has(path, {"run", "epoch"}), force)
     return [_write(folder / RUNS, runs), _write(folder / EPOCHS, epochs)]
+
+
+def _has(path: Path, names: set[str]) -> bool:
+    """Whether the first line of a file has these names, with commas between."""
+    header = begins(path).partition(b"\n")[0].decode(errors="replace")
+    return names <= set(header.split(","))
 
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> Path:

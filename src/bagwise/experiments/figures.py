@@ -14,6 +14,7 @@ from bagwise.experiments.accuracy import Block, Cell, paper_best
 from bagwise.experiments.appearance import color, look
 from bagwise.extras import require
 from bagwise.methods import METHODS
+from bagwise.storage.files import begins, refuse_foreign
 
 require("matplotlib", "plots")
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 Panel = tuple[Block, str, str]
 """(block, row, column of the history)"""
 
+FILES = ("loss-and-accuracy", "ot-training", "weight-gap", "test-accuracy", "accuracy-by-bag-size")
+_SOFTWARE = {"Software": "Bagwise"}  # which PNG files have in them
 _MARKERS = "os^Dv"  # of a method's rows, where it has several
 _LABELS = {
     "train_loss": "training loss",
@@ -35,7 +38,7 @@ _LABELS = {
 }
 
 
-def draw_figures(blocks: list[Block], folder: Path) -> list[Path]:
+def draw_figures(blocks: list[Block], folder: Path, force: bool = False) -> list[Path]:
     """Draw what the runs have data for; returns the files.
 
     loss-and-accuracy.png: training loss and accuracy of RC_Approx and LLPFC, a row for each data
@@ -44,7 +47,10 @@ def draw_figures(blocks: list[Block], folder: Path) -> list[Path]:
     of the proposed methods by epoch. accuracy-by-bag-size.png, which the paper does not have: test
     accuracy of all methods beside the paper's best. A curve by epoch is the mean over seeds at the
     chosen learning rate; its colour is the bag size, the same everywhere.
+    Files of these names that were not drawn by it are replaced only with `force`.
     """
+    for name in FILES:
+        refuse_foreign(folder / f"{name}.png", _is_own, force)
     drawn = []
     losses = ("train_loss", "train_accuracy")
     transport = [_panels(b, ("train_accuracy",), ("ot",)) for b in blocks if b.model == "linear"]
@@ -62,6 +68,10 @@ def draw_figures(blocks: list[Block], folder: Path) -> list[Path]:
     if several:
         drawn.append(_by_bag_size(several, folder / "accuracy-by-bag-size.png"))
     return drawn
+
+
+def _is_own(path: Path) -> bool:
+    return b"Software\0Bagwise" in begins(path)
 
 
 def _by_bag_size(blocks: list[Block], path: Path) -> Path:
@@ -105,7 +115,7 @@ def _by_bag_size(blocks: list[Block], path: Path) -> Path:
         unused.set_visible(False)
     figure.legend(handles.values(), handles.keys(), loc="outside right center", frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120, metadata=_SOFTWARE)
     plt.close(figure)
     return path
 
@@ -154,7 +164,7 @@ def _figure(rows: list[list[Panel]], path: Path) -> Path:
         frameon=False,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=120, metadata=_SOFTWARE)
     plt.close(figure)
     return path
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,32 @@ def write_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def refuse_foreign(path: Path, is_own: Callable[[Path], bool], force: bool = False) -> None:
+    """Raise a ValueError where an output would replace a file that its command did not write.
+
+    Args:
+        path: of the output.
+        is_own: whether a file is of the kind that the command writes.
+        force: any file may be replaced.
+    """
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise ValueError(f"{path} is no file that can be replaced; choose another name.")
+    if force or path.stat().st_size == 0 or is_own(path):
+        return
+    raise ValueError(
+        f"{path} is there already, and was not written by this command; choose another name, or "
+        "replace it with --force."
+    )
+
+
+def begins(path: Path, most: int = 1 << 16) -> bytes:
+    """The first bytes of a file."""
+    with path.open("rb") as file:
+        return file.read(most)
 
 
 def new_beside(path: Path) -> Path:

@@ -18,7 +18,7 @@ import torch
 from bagwise.bags import FloatArray
 from bagwise.estimator.targets import NumbersAre
 from bagwise.posterior import bag_posterior, most_probable_labeling
-from bagwise.storage.files import new_beside, remove_leftovers
+from bagwise.storage.files import new_beside, refuse_foreign, remove_leftovers
 from bagwise.tabular.bag_table import encode_rows, match_rows, places
 from bagwise.tabular.columns import Surprises
 from bagwise.tabular.labels import read_labels
@@ -37,6 +37,7 @@ def predict_table(
     out: Path,
     keep: Sequence[str] | None = None,
     progress: bool = False,
+    force: bool = False,
 ) -> tuple[int, Surprises]:
     """Write each row's most probable class and the probability of every class.
 
@@ -48,12 +49,14 @@ def predict_table(
         out: a file that ends in .parquet, .csv or .tsv.
         keep: columns to copy; those that are not features if not given.
         progress: show a bar, on a terminal.
+        force: replace a file also if it does not end in the columns of such predictions; an input
+            is never replaced.
 
     Returns:
         The number of rows, and what they had that the training rows had not.
     """
     source = Source(data, typed=False)
-    _check_out(out, source.files)
+    _check_out(out, source.files, model.classes, force)
     source.require(model.columns.names)
     kept = _kept(source, model, keep)
     surprises = Surprises()
@@ -84,6 +87,7 @@ def label_table(
     labels_are: NumbersAre = "auto",
     skip_unmatched: bool = False,
     progress: bool = False,
+    force: bool = False,
 ) -> tuple[int, Surprises]:
     """Write the labels of rows whose bags' counts are known, these taken into account.
 
@@ -96,7 +100,7 @@ def label_table(
     """
     source = Source(data, typed=False)
     known = read_labels(labels, key, known=model.classes)
-    _check_out(out, [*source.files, *known.files])
+    _check_out(out, [*source.files, *known.files], model.classes, force)
     source.require([*key, *model.columns.names])
     kept = _kept(source, model, keep)
     rows_found = match_rows(
@@ -152,13 +156,22 @@ def _added(classes: Sequence[str]) -> list[str]:
     return [LABEL, *(f"p_{label}" for label in classes)]
 
 
-def _check_out(out: Path, inputs: list[Path]) -> None:
+def _check_out(out: Path, inputs: list[Path], classes: Sequence[str], force: bool) -> None:
     if out.suffix.lower() not in _KINDS:
         raise ValueError(f"{out} is of an unknown kind; .parquet, .csv or .tsv is expected.")
     if out.is_dir():
         raise ValueError(f"{out} is a folder; name a file for the output.")
     if any(out.exists() and file.samefile(out) for file in inputs):
         raise ValueError(f"{out} is an input itself; choose another file for the output.")
+    refuse_foreign(out, lambda path: _ends_in(path, _added(classes)), force)
+
+
+def _ends_in(path: Path, names: list[str]) -> bool:
+    """Whether the last columns of a file have these names; not if it is no table at all."""
+    try:
+        return list(Source(path, typed=False).schema.names[-len(names) :]) == names
+    except ValueError:
+        return False
 
 
 def _as(fields: list[pa.Field], batch: pa.RecordBatch) -> list[pa.Array]:
