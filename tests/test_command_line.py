@@ -51,6 +51,16 @@ from bagwise import *
         from bagwise import nothing  # noqa: F401
 
 
+def test_help_lists_commands_for_tables_first_and_under_headings() -> None:
+    lines = CliRunner().invoke(app, ["--help"]).output.splitlines()
+    start = lines.index("From a table to predictions:")
+    middle = lines.index("The paper's experiments:")
+    tables = [line.split()[0] for line in lines[start + 1 : middle] if line]
+    assert tables == ["fit", "predict", "label", "evaluate", "report"]
+    experiments = [line.split()[0] for line in lines[middle + 1 :] if line]
+    assert experiments == ["datasets", "train", "sweep", "table", "figures", "export"]
+
+
 @pytest.mark.parametrize(
     ("command", "names"),
     [("train", [*DATASETS, *METHODS, *MODELS]), ("fit", [*ENGINES, *METHODS])],

@@ -1,6 +1,7 @@
 """The command line: bagwise ..."""
 
-from bagwise.cli import experiments, explaining, reports, tables
+# Help lists the commands in this order: those for tables first.
+from bagwise.cli import tables, explaining, reports, experiments  # isort: skip
 from bagwise.cli.app import app
 
 __all__ = ["app", "experiments", "explaining", "reports", "tables"]

@@ -10,12 +10,32 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperGroup
 
 from bagwise import __version__
 from bagwise.extras import MissingExtraError
 from bagwise.registry import load_plugins
 
+
+class Sections(TyperGroup):
+    """Help with a heading for each group of commands, on a terminal and without one."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands in the order in which they were added, below their headings."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        room = formatter.width - 6 - max(map(len, self.commands))
+        for name, command in self.commands.items():
+            rows = sections.setdefault(getattr(command, "rich_help_panel", ""), [])
+            rows.append(
+                (name.ljust(max(map(len, self.commands))), command.get_short_help_str(room))
+            )
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows)
+
+
 app = typer.Typer(
+    cls=Sections,
     help="Learning from label proportions: classify instances when labels are known only per bag.",
     no_args_is_help=True,
     rich_markup_mode=None,
