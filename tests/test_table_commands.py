@@ -16,13 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from sklearn.metrics import accuracy_score, confusion_matrix
+from sklearn.dummy import DummyClassifier
+from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_score
 from typer.testing import CliRunner
 
 from bagwise import LLPClassifier, read_bags
 from bagwise.cli import app
 from bagwise.tabular.fitting import fit_table
 from bagwise.tabular.model import TableModel
+from bagwise.tabular.scoring import evaluate_table
 from bagwise.training import run_state
 
 QUICK = ("--model", "linear", "--lr", "0.03", "--epochs", "15")
@@ -204,6 +206,41 @@ def test_evaluation_agrees_with_scikit_learn(made: Path, tmp_path: Path) -> None
     for number in confusion_matrix(truth, guess).ravel():
         assert f" {number} " in output
     assert "expected calibration error" in output
+
+
+def test_rows_without_a_label_are_left_out_of_an_evaluation(made: Path, tmp_path: Path) -> None:
+    lines = (made / "truth.csv").read_text().splitlines()
+    spoilt = [
+        line.rpartition(",")[0] + end
+        for line, end in zip(lines[1:4], (",", ",NA", ',""'), strict=True)
+    ]
+    (tmp_path / "all.csv").write_text("\n".join([lines[0], *spoilt, *lines[4:]]))
+    (tmp_path / "rest.csv").write_text("\n".join([lines[0], *lines[4:]]))
+    code, output = command("evaluate", made / "m", tmp_path / "all.csv", "--target", "truth")
+    assert code == 0
+    assert "3 rows have no label and are left out." in output
+    _, rest = command("evaluate", made / "m", tmp_path / "rest.csv", "--target", "truth")
+    assert output.replace("3 rows have no label and are left out.\n", "") == rest
+    (tmp_path / "none.csv").write_text("\n".join([lines[0], *spoilt]))
+    message = refused("evaluate", made / "m", tmp_path / "none.csv", "--target", "truth")
+    assert "has a label in the column 'truth'" in message
+
+
+def test_auc_and_what_needs_no_model_agree_with_scikit_learn(made: Path) -> None:
+    model, truth = TableModel.load(made / "m"), pcsv.read_csv(made / "truth.csv")
+    scores = evaluate_table(model, made / "truth.csv", "truth")
+    y = np.array(truth.column("truth").to_pylist())
+    p = model.log_probs(model.columns.encode(truth.to_batches()[0])).exp().numpy()
+    expected = [roc_auc_score(y == label, p[:, c]) for c, label in enumerate(model.classes)]
+    np.testing.assert_allclose(scores.auc, expected)
+    assert scores.macro_auc == pytest.approx(np.mean(expected))
+    constant = DummyClassifier(strategy="prior").fit(p, y)
+    assert scores.most_frequent == constant.score(p, y)
+    assert scores.constant_log_loss == pytest.approx(log_loss(y, constant.predict_proba(p)))
+    _, output = command("evaluate", made / "m", made / "truth.csv", "--target", "truth")
+    for value in (scores.macro_auc, *scores.auc, scores.constant_log_loss):
+        assert f"{value:.4f}" in output
+    assert f"{scores.most_frequent:.2%}" in output
 
 
 def test_new_categories_and_missing_values_are_reported(made: Path, tmp_path: Path) -> None:

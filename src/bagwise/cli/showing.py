@@ -69,15 +69,24 @@ def show_scores(scores: Scores) -> None:
     """Accuracy, classes and confusions."""
     console.print(
         f"{scores.n:,} rows: accuracy {scores.accuracy:.2%}, log loss {scores.log_loss:.4f}, "
-        f"expected calibration error {scores.calibration_error:.4f}"
+        f"AUC {_number(scores.macro_auc)} (mean of the classes), "
+        f"expected calibration error {scores.calibration_error:.4f}",
+        soft_wrap=True,
     )
+    console.print(
+        f"For comparison: always the most frequent class, accuracy {scores.most_frequent:.2%}; "
+        f"every row the overall shares, log loss {scores.constant_log_loss:.4f}",
+        soft_wrap=True,
+    )
+    if scores.unlabelled:
+        console.print(f"{scores.unlabelled:,} rows have no label and are left out.")
     table = Table(title="Classes")
     table.add_column("class")
-    for name in ("rows", "precision", "recall", "F1"):
+    for name in ("rows", "precision", "recall", "F1", "AUC"):
         table.add_column(name, justify="right")
     numbers = (scores.support, scores.precision, scores.recall, scores.f1)
-    for name, support, *shares in zip(scores.classes, *numbers, strict=True):
-        table.add_row(name, f"{support:,}", *(f"{share:.1%}" for share in shares))
+    for name, auc, support, *shares in zip(scores.classes, scores.auc, *numbers, strict=True):
+        table.add_row(name, f"{support:,}", *(f"{share:.1%}" for share in shares), _number(auc))
     console.print(table)
     if len(scores.classes) > MOST_SHOWN:
         _show_confusions(scores)
@@ -89,6 +98,10 @@ def show_scores(scores: Scores) -> None:
     for name, row in zip(scores.classes, scores.confusion.tolist(), strict=True):
         confusion.add_row(name, *(f"{n:,}" for n in row))
     console.print(confusion)
+
+
+def _number(value: float) -> str:
+    return "none" if np.isnan(value) else f"{value:.4f}"
 
 
 def _show_confusions(scores: Scores) -> None:

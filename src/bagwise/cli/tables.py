@@ -215,7 +215,10 @@ def evaluate(
     data: Files,
     target: Annotated[str, typer.Option(help="Column with the true label.")],
 ) -> None:
-    """Compare predictions with true labels: accuracy, classes, calibration, confusion."""
+    """Compare predictions with true labels: accuracy, AUC, classes, calibration, confusion.
+
+    Beside them stands what one gets without a model. Rows without a label are left out and counted.
+    """
     from bagwise.cli.showing import show_scores, show_surprises
     from bagwise.tabular.model import TableModel
     from bagwise.tabular.scoring import evaluate_table

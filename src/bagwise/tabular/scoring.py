@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+import pyarrow.compute as pc
+import torch
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, roc_auc_score
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.tabular.columns import Surprises
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.source import Paths, Source
-from bagwise.tabular.values import category_texts
+from bagwise.tabular.values import category_texts, cleaned
 from bagwise.training.progress import RowProgress
 
 BINS = 15
@@ -24,13 +27,18 @@ class Scores:
 
     Attributes:
         classes: class labels.
-        n: rows.
+        n: rows that have a label.
+        unlabelled: rows that have none; they are left out.
         accuracy: share of rows whose most probable class is the true one.
         log_loss: mean -log of the probability of the true class.
+        most_frequent: accuracy of always saying the class that most of these rows have.
+        constant_log_loss: log loss of giving every row the shares of the classes in these rows.
         calibration_error: expected calibration error over 15 equal bins of confidence.
         precision: (C,).
         recall: (C,).
         f1: (C,).
+        auc: (C,) area under the ROC curve of each class against the others; NaN where these rows
+            have only one of the two.
         support: (C,) rows of each class.
         confusion: (C, C) rows by true (first axis) and predicted class.
         surprises: what the rows had that the training rows had not.
@@ -38,63 +46,89 @@ class Scores:
 
     classes: list[str]
     n: int
+    unlabelled: int
     accuracy: float
     log_loss: float
+    most_frequent: float
+    constant_log_loss: float
     calibration_error: float
     precision: FloatArray
     recall: FloatArray
     f1: FloatArray
+    auc: FloatArray
     support: IntArray
     confusion: IntArray
     surprises: Surprises
 
+    @property
+    def macro_auc(self) -> float:
+        """Mean of the classes' AUC; NaN where none has one."""
+        known = self.auc[~np.isnan(self.auc)]
+        return float(known.mean()) if len(known) else float("nan")
+
 
 def evaluate_table(model: TableModel, data: Paths, target: str, progress: bool = False) -> Scores:
-    """Compare predictions with the column `target`."""
+    """Compare predictions with the column `target`.
+
+    Rows without a label are left out: blank cells, and words for a missing value (`NA`) that are no
+    class of the model.
+    """
     source = Source(data, typed=False)
     source.require([target, *model.columns.names])
     surprises = Surprises()
     known = pa.array(model.classes, pa.string())
-    truth, predicted, confidence, losses = [], [], [], []
+    truth, predictions = [], []
     row = 0
     with RowProgress("predicting", source.rows, progress) as bar:
         for batch in source.batches(list(dict.fromkeys([target, *model.columns.names]))):
             texts = category_texts(batch.column(target))
-            classes = pa.compute.index_in(texts, value_set=known)
-            if classes.null_count:
-                place = classes.is_null().index(True).as_py()
+            classes = pc.index_in(texts, value_set=known)
+            unknown = pc.and_(classes.is_null(), cleaned(texts).is_valid())
+            if (place := unknown.index(True).as_py()) >= 0:
                 raise ValueError(
                     f"the column {target!r} has {texts[place].as_py()!r} in row {row + place + 1}, "
                     f"which is no class of the model; it knows {', '.join(model.classes)}."
                 )
-            true = classes.to_numpy()
-            log_probs = model.log_probs(model.columns.encode(batch, row, surprises)).double()
-            truth.append(true)
-            predicted.append(log_probs.argmax(-1).numpy())
-            confidence.append(log_probs.max(-1).values.exp().numpy())
-            losses.append(-log_probs.numpy()[np.arange(len(true)), true])
-            row += len(true)
-            bar.advance(len(true))
+            there = classes.is_valid()
+            inputs = model.columns.encode(batch, row, surprises)
+            truth.append(classes.filter(there).to_numpy())
+            predictions.append(model.log_probs(inputs[there.to_numpy(zero_copy_only=False)]))
+            row += batch.num_rows
+            bar.advance(batch.num_rows)
     if not row:
         raise ValueError(f"{source.files[0]} has no rows.")
-    y, guess = np.concatenate(truth), np.concatenate(predicted)
+    y, log_probs = np.concatenate(truth), torch.cat(predictions).double().numpy()
+    if not len(y):
+        raise ValueError(f"no row of {source.files[0]} has a label in the column {target!r}.")
+    guess, confidence = log_probs.argmax(-1), np.exp(log_probs.max(-1))
+    shares = np.bincount(y) / len(y)
     everything = np.arange(len(model.classes))
     precision, recall, f1, support = precision_recall_fscore_support(
         y, guess, labels=everything, zero_division=0
     )
     return Scores(
         classes=model.classes,
-        n=row,
+        n=len(y),
+        unlabelled=row - len(y),
         accuracy=float((y == guess).mean()),
-        log_loss=float(np.concatenate(losses).mean()),
-        calibration_error=calibration_error(np.concatenate(confidence), y == guess),
+        log_loss=float(-log_probs[np.arange(len(y)), y].mean()),
+        most_frequent=float(shares.max()),
+        constant_log_loss=float(-(shares * np.log(np.maximum(shares, 1e-300))).sum()),
+        calibration_error=calibration_error(confidence, y == guess),
         precision=precision,
         recall=recall,
         f1=f1,
+        auc=np.array([_auc(y == c, log_probs[:, c]) for c in everything]),
         support=support,
         confusion=confusion_matrix(y, guess, labels=everything),
         surprises=surprises,
     )
+
+
+def _auc(is_class: npt.NDArray[np.bool_], scores: FloatArray) -> float:
+    if is_class.all() or not is_class.any():
+        return float("nan")
+    return float(roc_auc_score(is_class, scores))
 
 
 def calibration_error(confidence: FloatArray, correct: np.ndarray) -> float:
