@@ -441,6 +441,10 @@ def test_a_long_label_file_may_lack_a_class_where_it_labels(made: Path, tmp_path
     out = tmp_path / "o.csv"
     assert command("label", made / "m", rows, *BAGS, labels, "--out", out)[0] == 0
     assert pcsv.read_csv(out).column("label").to_pylist() == ["sick", "sick"]
+    (tmp_path / "l2.csv").write_text("ward,sick\nA,0.5\n")
+    arguments = ("label", made / "m", rows, *BAGS, tmp_path / "l2.csv", "--out", out)
+    assert command(*arguments)[0] == 0
+    assert sorted(pcsv.read_csv(out).column("label").to_pylist()) == ["healthy", "sick"]
     wider = tmp_path / "w.csv"
     wider.write_text("ward,note,healthy,sick\nA,hello,1,1\n")
     assert command("label", made / "m", rows, *BAGS, wider, "--out", out)[0] == 0

@@ -17,6 +17,7 @@ from scipy.special import softmax
 from scipy.stats import binom, kstest, multinomial
 
 from bagwise import Bags, LLPClassifier, read_bags
+from bagwise.estimator.targets import to_bags
 from bagwise.tabular.assessment import (
     assess,
     baseline_log_likelihoods,
@@ -379,6 +380,79 @@ def test_proportions_become_counts_by_largest_remainder(tmp_path: Path) -> None:
     wrong = write(tmp_path / "w.csv", "bag,no,yes\nA,0.6,0.6\nB,0,1\n")
     with pytest.raises(ValueError, match=r"bag 'A' sum to 1\.2"):
         read_bags(rows, "bag", wrong)
+
+
+ROWS = "bag,x\n" + "1,1\n" * 4 + "2,2\n" * 3 + "3,2\n" * 5
+COUNTS = {"1": {"no": 1, "yes": 3}, "2": {"no": 2, "yes": 1}, "3": {"no": 5, "yes": 0}}
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("bag,no,yes\n1,25,75\n2,66.7,33.3\n3,100,0\n", {}),  # percent
+        ("bag,no,yes\n1,25,75\n2,67,33\n3,100,0\n", {"labels_are": "proportions"}),
+        ("bag,no,yes,Total\n1,1,3,4\n2,2,1,3\n3,5,0,5\n", {}),
+        ("bag,n,no,yes\n1,4,0.25,0.75\n2,3,.67,.33\n3,5,1,0\n", {}),
+        ("bag,yes\n1,3\n2,1\n3,0\n", {"classes": "yes,no"}),
+        ("bag,yes\n1,0.75\n2,0.33\n3,0\n", {"classes": "no,yes"}),
+        ("bag,yes\n1,75.0\n2,33.3\n3,0\n", {"classes": "no,yes"}),
+        ("bag,yes,total\n1,3,4\n2,1,3\n3,0,5\n", {"classes": "yes,no"}),
+        ("bag,yes,n\n1,75,100\n2,10,30\n3,0,50\n", {"classes": "yes,no", "labels_are": "relative"}),
+        ("bag,no,yes\n1.0,1,3\n2.0,2,1\n3.0,5,0\n", {}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:the column")
+def test_labels_are_read_in_the_forms_people_have_them(
+    tmp_path: Path, text: str, options: Any
+) -> None:
+    rows, labels = write(tmp_path / "r.csv", ROWS), write(tmp_path / "l.csv", text)
+    found = read_bags(rows, "bag", labels, **options).proportions
+    assert {name.removesuffix(".0"): counts for name, counts in found.items()} == COUNTS
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("bag,yes\n1,3\n2,1\n3,0\n", {}, "--classes yes,OTHER"),
+        ("bag,yes,total\n1,3,4\n2,1,3\n3,0,5\n", {}, "'total'.* --classes yes,OTHER"),
+        ("bag,yes\n1,1\n2,1\n3,0\n", {"classes": "yes,no"}, "--labels-are counts or"),
+        ("bag,yes\n1,75\n2,33\n3,0\n", {"classes": "yes,no"}, "--labels-are proportions"),
+        ("bag,no,yes\n1,10,30\n2,20,10\n3,5,0\n", {}, "--labels-are relative"),
+        ("bag,no,yes\n1,1,3\n2,2,1\n", {"classes": "no,yse"}, "no column 'yse'"),
+    ],
+)
+def test_labels_that_are_not_clear_name_the_option_that_helps(
+    tmp_path: Path, text: str, options: Any, message: str
+) -> None:
+    rows, labels = write(tmp_path / "r.csv", ROWS), write(tmp_path / "l.csv", text)
+    with pytest.raises(ValueError, match=message):
+        read_bags(rows, "bag", labels, **options)
+
+
+def test_a_total_is_noted_and_a_class_that_is_seldom_the_sum_stays(tmp_path: Path) -> None:
+    lines = [f"{b},{b},{b + 1},{2 * b + 1}" for b in range(6)]
+    path = write(tmp_path / "l.csv", "\n".join(["bag,a,b,c", *lines]))
+    with pytest.warns(UserWarning, match="'c' of .* is taken for a total"):
+        assert read_labels(path, ["bag"]).classes == ["a", "b"]
+    assert read_labels(path, ["bag"], ["a", "b", "c"]).classes == ["a", "b", "c"]
+    path = write(tmp_path / "l.csv", "\n".join(["bag,a,b,c", *lines[:4]]))
+    assert read_labels(path, ["bag"]).classes == ["a", "b", "c"]
+
+
+def test_counts_of_bags_of_a_hundred_are_not_taken_for_percentages() -> None:
+    counts = np.array([[40.0, 60], [30, 70], [50, 50]])
+    with pytest.raises(ValueError, match=r"sum to 100.*99 rows"):
+        to_bags(np.arange(3), np.array([100, 99, 100]), counts)
+    assert to_bags(np.arange(3), np.full(3, 10), counts)[0].counts[0].tolist() == [4, 6]
+
+
+def test_bags_9_and_9_0_of_one_file_stay_apart(tmp_path: Path) -> None:
+    rows = write(tmp_path / "r.csv", "bag,x\n9,1\n9.0,2\n")
+    labels = write(tmp_path / "l.csv", "bag,no,yes\n9,1,0\n9.0,0,1\n")
+    assert read_bags(rows, "bag", labels).proportions["9.0"] == {"no": 0, "yes": 1}
+    labels = write(tmp_path / "l.csv", "bag,no,yes\n9,1,0\n")
+    with pytest.raises(ValueError, match=r"does not have '9\.0'"):
+        read_bags(rows, "bag", labels)
 
 
 def test_a_warning_of_proportions_points_to_the_line_that_gave_them(tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ Numbers = Annotated[
     LabelsAre,
     typer.Option(
         "--labels-are",
-        help="What the numbers are: counts sum to the bag's rows, proportions to 1; relative: "
-        "counts of another total. auto tells counts from proportions.",
+        help="What the numbers are: counts sum to the bag's rows, proportions to 1 or 100; "
+        "relative: counts of another total. auto tells counts from proportions.",
     ),
 ]
 Skip = Annotated[
@@ -86,7 +86,10 @@ def fit(
     ] = None,
     classes: Annotated[
         str | None,
-        typer.Option(help="Class columns of the label file; if not given, all but the bag's."),
+        typer.Option(
+            help="Class columns of the label file; if not given, all but the bag's. yes,no is "
+            "right also where the file has numbers of yes alone: no has the rest."
+        ),
     ] = None,
     labels_are: Numbers = LabelsAre.auto,
     skip_unmatched: Skip = False,

@@ -19,6 +19,8 @@ Proportions = Any
 - an array (B, C) in the order of the sorted ids. It has no ids of its own, so they must leave no
   doubt: whole numbers without a gap (0 .. B-1), or numbers that ascend from row to row.
 
+Proportions may be percentages, if those of every bag sum to 100.
+
 With two classes one number a bag is enough, that of the second class: a mapping id -> number, a
 series indexed by id, or an array (B,). Numbers in 0 .. 1 are shares, whole numbers are counts if
 one of them is above 1; where all are 0 or 1 and both readings differ, it is an error.

@@ -137,7 +137,8 @@ def to_bags(
         numbers: (B, C) counts or proportions.
         numbers_are: "counts", which sum to the sizes; "proportions", which sum to 1; "relative",
             counts of some other total, of which only the proportions are used; "auto" tells counts
-            from proportions by their sums.
+            from proportions by their sums. Proportions that all sum to 100 are percentages; "auto"
+            asks where they may as well be the counts of bags of 100.
 
     >>> to_bags(np.array(["a"]), np.array([4]), np.array([[0.25, 0.75]]))[0].counts
     array([[1, 3]])
@@ -159,14 +160,18 @@ def to_bags(
     are_counts = whole & (totals == sizes) & (numbers_are in ("auto", "counts"))
     if are_counts.all():
         return Bags(sizes, numbers), 0.0
+    if _are_percentages(numbers, totals) and _may_be_shares(are_counts, numbers_are):
+        numbers, totals = numbers / 100, totals / 100
+        are_counts = np.zeros(len(totals), dtype=bool)
     are_shares = (np.abs(totals - 1) <= rounding_slack(numbers)) & (numbers_are != "counts")
     if not are_shares.all():
         neither = ~are_shares & ~are_counts
         bag = int(np.argmax(neither if neither.any() else ~are_shares))
         raise ValueError(
             f"the numbers of bag {ids.tolist()[bag]!r} sum to {totals[bag]:g}: "
-            f"{numbers[bag].tolist()}; proportions must sum to 1, and counts to the bag's "
-            f"{sizes[bag]} rows."
+            f"{numbers[bag].tolist()}; proportions must sum to 1 (all to 100, if in percent), and "
+            f"counts to the bag's {sizes[bag]} rows. Counts of another total can be divided by it; "
+            "for tables, say --labels-are relative."
         )
     bags = Bags.from_proportions(numbers, sizes, rounding="nearest")
     differences = np.abs(bags.proportions - numbers / totals[:, None]).max(axis=1)
@@ -179,3 +184,14 @@ def to_bags(
             stacklevel=5,  # whoever called `fit` or `read_bags`
         )
     return bags, float(differences[bag])
+
+
+def _are_percentages(numbers: FloatArray, totals: FloatArray) -> bool:
+    return bool((np.abs(totals / 100 - 1) <= rounding_slack(numbers)).all())
+
+
+def _may_be_shares(are_counts: npt.NDArray[np.bool_], numbers_are: NumbersAre) -> bool:
+    """In doubt, the counts of bags of 100, a few of which have lost a row, are a mistake."""
+    if numbers_are == "auto":
+        return bool(2 * are_counts.sum() <= len(are_counts))
+    return numbers_are == "proportions"

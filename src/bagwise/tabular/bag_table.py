@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -9,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import IntArray
+from bagwise.bags import FloatArray, IntArray
 from bagwise.estimator.targets import BagTargets, NumbersAre, sorted_by_bag
 from bagwise.tabular.columns import ColumnLearner, Columns, Inputs, Surprises
-from bagwise.tabular.labels import LabelTable, bag_ids, read_labels
+from bagwise.tabular.labels import JOINT, LabelTable, bag_ids, read_labels
 from bagwise.tabular.source import Paths, Source, columns_of
 from bagwise.training.progress import RowProgress
 
@@ -133,11 +134,12 @@ def match_rows(
         codes, names = _bag_codes(source, key, learner, bar)
     columns = columns or learner.finish()  # type: ignore[union-attr]  # one of them is there
     index, left_out = _match(codes, names, labels, str(source.files[0]), skip_unmatched)
+    bag_of_row = np.where(codes >= 0, index[codes], -1)
     targets = sorted_by_bag(
-        np.where(codes >= 0, index[codes], -1),
+        bag_of_row,
         np.array(labels.ids, dtype=object),
         np.array(labels.classes, dtype=np.str_),
-        labels.numbers,
+        _completed(labels, bag_of_row, labels_are),
         labels_are,
     )
     return MatchedRows(targets, columns, len(codes), left_out)
@@ -201,10 +203,13 @@ def _match(
 ) -> tuple[IntArray, list[str]]:
     """The label file's row of each of the table's bags, -1 for none; and what does not match."""
     rows = {name: b for b, name in enumerate(labels.ids)}
+    if not rows.keys() >= set(names) and _all_differ(names) and _all_differ(labels.ids):
+        names_there = {_whole(name): name for name in names}
+        rows = {names_there.get(_whole(name), name): b for name, b in rows.items()}
     index = np.array([rows.get(name, -1) for name in names], dtype=np.int64)
     without_labels = [name for name, b in zip(names, index, strict=True) if b < 0]
-    known = set(names)
-    without_rows = [name for name in labels.ids if name not in known]
+    known = set(index.tolist())
+    without_rows = [name for b, name in enumerate(labels.ids) if b not in known]
     nameless = int((codes < 0).sum())
     if not (index >= 0).any():
         raise ValueError(
@@ -224,6 +229,48 @@ def _match(
             "Mend the files, or leave these out with --skip-unmatched (skip_unmatched=True)."
         )
     return index, without_labels + without_rows
+
+
+def _all_differ(names: list[str]) -> bool:
+    """Whether no two names are the same number, as 9 and 9.0 are."""
+    return len({_whole(name) for name in names}) == len(names)
+
+
+def _whole(name: str) -> str:
+    """A bag's name as it is where a whole number has not become a decimal one: 9.0 is 9.
+
+    >>> _whole("9.0"), _whole("TX / 7.0"), _whole("v1.0")
+    ('9', 'TX / 7', 'v1.0')
+    """
+    parts = (re.sub(r"^(-?\d+)\.0+$", r"\1", part) for part in name.split(JOINT))
+    return JOINT.join(parts)
+
+
+def _completed(labels: LabelTable, bag_of_row: IntArray, labels_are: NumbersAre) -> FloatArray:
+    """The numbers; a class that has the rest of each bag gets what the other one leaves."""
+    without = np.isnan(labels.numbers).any(axis=0)
+    if not without.any():
+        return labels.numbers
+    own = labels.numbers[:, int(np.argmin(without))]
+    sizes = np.bincount(bag_of_row[bag_of_row >= 0], minlength=len(own))
+    used = sizes > 0
+    whole, most = (own == np.rint(own)).all(), own[used].max()
+    if labels_are == "counts" or (labels_are == "auto" and whole and most > 1):
+        totals = sizes.astype(np.float64)
+    elif labels_are == "proportions" or (labels_are == "auto" and not whole):
+        totals = np.full(len(own), 1.0 if most <= 1 else 100.0)
+    else:
+        raise ValueError(
+            f"{labels.source} has numbers of one class alone, and they do not say what they are; "
+            "say --labels-are counts or proportions; relative takes a column of totals."
+        )
+    if (bad := used & ((own > totals) | (own < 0))).any():
+        b = int(np.argmax(bad))
+        raise ValueError(
+            f"{labels.source} has {own[b]:g} for bag {labels.ids[b]!r} of {sizes[b]} rows; a count "
+            "up to its rows is expected, a share, or a percentage (--labels-are proportions)."
+        )
+    return np.where(without, np.maximum(totals - own, 0)[:, None], labels.numbers)
 
 
 def _listed(names: list[str], most: int = 8) -> str:
