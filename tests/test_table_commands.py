@@ -191,8 +191,13 @@ def test_labelling_can_leave_out_bags_that_do_not_match(made: Path, tmp_path: Pa
     arguments = ("label", made / "m", made / "rows.csv", *BAGS, fewer, "--out", tmp_path / "l.csv")
     assert "'W00'" in refused(*arguments)
     assert not (tmp_path / "l.csv").exists()
-    assert command(*arguments, "--skip-unmatched")[0] == 0
-    wards = set(pcsv.read_csv(tmp_path / "l.csv").column("ward").to_pylist())
+    code, output = command(*arguments, "--skip-unmatched")
+    labelled = pcsv.read_csv(tmp_path / "l.csv")
+    dropped = 300 - labelled.num_rows
+    assert code == 0
+    assert f"{dropped} rows are left out, and 3 bags" in output
+    assert "W00, W01, W02\n" in output
+    wards = set(labelled.column("ward").to_pylist())
     assert wards == {f"W{w:02d}" for w in range(3, 24)}
 
 

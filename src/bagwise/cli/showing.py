@@ -10,6 +10,7 @@ from rich.table import Table
 from bagwise.cli.app import console
 from bagwise.tabular.columns import Surprises
 from bagwise.tabular.model import TableModel
+from bagwise.tabular.predicting import Written
 from bagwise.tabular.scoring import Scores
 
 MOST_SHOWN = 15  # classes in a square table of confusions
@@ -53,10 +54,19 @@ def show_fit(fitted: TableModel) -> None:
     console.print(facts.verdict(), highlight=False)
 
 
-def show_written(rows: int, out: Path, surprises: Surprises) -> None:
-    """How many rows are where."""
-    show_surprises(surprises)
-    console.print(f"{rows:,} rows are in {out}", soft_wrap=True)
+def show_written(written: Written, out: Path) -> None:
+    """How many rows are where, and what is not there."""
+    show_surprises(written.surprises)
+    if written.rows_left_out or written.bags_left_out:
+        names, most = written.bags_left_out, 8
+        listed = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+        console.print(
+            f"Note: {written.rows_left_out:,} rows are left out, and {len(names):,} bags that only "
+            f"one of the files has{': ' * bool(names)}{listed}",
+            soft_wrap=True,
+            highlight=False,
+        )
+    console.print(f"{written.rows:,} rows are in {out}", soft_wrap=True)
 
 
 def show_surprises(surprises: Surprises) -> None:

@@ -63,7 +63,7 @@ Numbers = Annotated[
 ]
 Skip = Annotated[
     bool,
-    typer.Option("--skip-unmatched", help="Leave out bags that only one of the two files has."),
+    typer.Option("--skip-unmatched", help="Leave out bags that only one file has, and say so."),
 ]
 Keep = Annotated[
     str | None,
@@ -168,8 +168,8 @@ def predict(
 
     with user_errors():
         fitted = TableModel.load(model)
-        rows, surprises = predict_table(fitted, data, out, _names(keep), progress=True, force=force)
-    show_written(rows, out, surprises)
+        written = predict_table(fitted, data, out, _names(keep), progress=True, force=force)
+    show_written(written, out)
 
 
 @app.command(rich_help_panel=TABLES)
@@ -197,7 +197,7 @@ def label(
 
     with user_errors():
         fitted = TableModel.load(model)
-        rows, surprises = label_table(
+        written = label_table(
             fitted,
             data,
             columns_of(bag),
@@ -209,7 +209,7 @@ def label(
             progress=True,
             force=force,
         )
-    show_written(rows, out, surprises)
+    show_written(written, out)
 
 
 @app.command(rich_help_panel=TABLES)

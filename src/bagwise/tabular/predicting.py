@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,22 @@ _KINDS = (".parquet", ".pq", ".csv", ".tsv")
 _CHUNK = 200_000  # instances of bags that are labelled at a time
 
 
+class Written(NamedTuple):
+    """What an output has.
+
+    Attributes:
+        rows: how many.
+        surprises: what they had that the training rows had not.
+        rows_left_out: rows of the input that are not in the output.
+        bags_left_out: names of the bags that only one of the two files has.
+    """
+
+    rows: int
+    surprises: Surprises
+    rows_left_out: int = 0
+    bags_left_out: Sequence[str] = ()
+
+
 def predict_table(
     model: TableModel,
     data: Paths,
@@ -38,7 +54,7 @@ def predict_table(
     keep: Sequence[str] | None = None,
     progress: bool = False,
     force: bool = False,
-) -> tuple[int, Surprises]:
+) -> Written:
     """Write each row's most probable class and the probability of every class.
 
     Rows keep their order. The file appears when it is complete; memory holds one batch.
@@ -51,9 +67,6 @@ def predict_table(
         progress: show a bar, on a terminal.
         force: replace a file also if it does not end in the columns of such predictions; an input
             is never replaced.
-
-    Returns:
-        The number of rows, and what they had that the training rows had not.
     """
     source = Source(data, typed=False)
     _check_out(out, source.files, model.classes, force)
@@ -73,7 +86,7 @@ def predict_table(
             bar.advance(batch.num_rows)
         if not row:
             raise ValueError(f"{source.files[0]} has no rows.")
-    return row, surprises
+    return Written(row, surprises)
 
 
 def label_table(
@@ -88,15 +101,12 @@ def label_table(
     skip_unmatched: bool = False,
     progress: bool = False,
     force: bool = False,
-) -> tuple[int, Surprises]:
+) -> Written:
     """Write the labels of rows whose bags' counts are known, these taken into account.
 
     The label of a row is that of the most probable labeling with exactly its bag's counts; the
     probabilities are those of the row's label given the counts. Rows of bags that are left out
     (`skip_unmatched`) are left out.
-
-    Returns:
-        The number of rows, and what they had that the training rows had not.
     """
     source = Source(data, typed=False)
     known = read_labels(labels, key, known=model.classes)
@@ -134,7 +144,7 @@ def label_table(
             own = own[there]
             write(copied, best[own], posterior[own].astype(np.float64))
             row += batch.num_rows
-    return len(log_probs), surprises
+    return Written(len(log_probs), surprises, n_rows - len(order), rows_found.left_out)
 
 
 def _kept(source: Source, model: TableModel, keep: Sequence[str] | None) -> list[str]:
