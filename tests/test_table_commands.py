@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -159,6 +161,23 @@ def test_predictions_keep_order_and_columns_in_every_format(made: Path, tmp_path
     out = tmp_path / "kept.csv"
     command("predict", made / "m", made / "rows.csv", "--out", out, "--keep", "blood,patient")
     assert pcsv.read_csv(out).column_names[:3] == ["blood", "patient", "label"]
+
+
+@pytest.mark.parametrize("source", ["rows.csv", "rows.parquet", "rows.csv.gz"])
+def test_rows_from_a_pipe_are_those_of_the_file(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    content = (made / source.removesuffix(".gz")).read_bytes()
+    (tmp_path / "spool").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spool"))
+    piped = gzip.compress(content) if source.endswith("gz") else content
+    arguments = ["predict", str(made / "m"), "-", "--out", str(tmp_path / "p.csv")]
+    assert CliRunner().invoke(app, arguments, input=piped).exit_code == 0
+    command("predict", made / "m", made / "rows.csv", "--out", tmp_path / "q.csv")
+    assert (tmp_path / "p.csv").read_text() == (tmp_path / "q.csv").read_text()
+    assert not list((tmp_path / "spool").iterdir())
+    again = CliRunner().invoke(app, [*arguments, "-"], input=piped)
+    assert again.output.startswith("Error: - is given twice")
 
 
 def test_labels_have_exactly_the_counts_of_their_bags(made: Path, tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILES...",
-        help='CSV, TSV or Parquet; several, or a pattern such as "data/*.parquet".',
+        help='CSV, TSV or Parquet; several, or a pattern such as "data/*.parquet". - is standard '
+        "input, which is copied to a temporary file first.",
         show_default=False,
     ),
 ]
@@ -119,12 +120,13 @@ def fit(
     from bagwise.cli.showing import show_fit
     from bagwise.storage.model_folder import refuse_other_things
     from bagwise.tabular.fitting import fit_table
+    from bagwise.tabular.source import spooled
 
-    with user_errors(GOES_ON):
+    with user_errors(GOES_ON), spooled(data, sys.stdin.buffer) as files:
         refuse_other_things(out)
         _refuse_closed_folder(out)
         fitted = fit_table(
-            data,
+            files,
             bag,
             labels,
             features=features,
@@ -165,10 +167,11 @@ def predict(
     from bagwise.cli.showing import show_written
     from bagwise.tabular.model import TableModel
     from bagwise.tabular.predicting import predict_table
+    from bagwise.tabular.source import spooled
 
-    with user_errors():
+    with user_errors(), spooled(data, sys.stdin.buffer) as files:
         fitted = TableModel.load(model)
-        written = predict_table(fitted, data, out, _names(keep), progress=True, force=force)
+        written = predict_table(fitted, files, out, _names(keep), progress=True, force=force)
     show_written(written, out)
 
 
@@ -193,13 +196,13 @@ def label(
     from bagwise.cli.showing import show_written
     from bagwise.tabular.model import TableModel
     from bagwise.tabular.predicting import label_table
-    from bagwise.tabular.source import columns_of
+    from bagwise.tabular.source import columns_of, spooled
 
-    with user_errors():
+    with user_errors(), spooled(data, sys.stdin.buffer) as files:
         fitted = TableModel.load(model)
         written = label_table(
             fitted,
-            data,
+            files,
             columns_of(bag),
             labels,
             out,
@@ -225,9 +228,10 @@ def evaluate(
     from bagwise.cli.showing import show_scores, show_surprises
     from bagwise.tabular.model import TableModel
     from bagwise.tabular.scoring import evaluate_table
+    from bagwise.tabular.source import spooled
 
-    with user_errors():
-        scores = evaluate_table(TableModel.load(model), data, target, progress=True)
+    with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        scores = evaluate_table(TableModel.load(model), files, target, progress=True)
     show_scores(scores)
     show_surprises(scores.surprises)
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import glob
 import re
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
@@ -165,6 +168,29 @@ class Source:
         else:
             with pcsv.open_csv(file, **_text_options(file)) as reader:
                 yield from reader
+
+
+@contextmanager
+def spooled(paths: Iterable[str], stream: IO[bytes]) -> Iterator[list[str]]:
+    """The same paths, but a temporary file with the content of the stream where one is `-`.
+
+    Tables are read more than once, a stream cannot be. The file is gone when the block ends.
+    """
+    names = list(paths)
+    if "-" not in names:
+        yield names
+        return
+    if names.count("-") > 1:
+        raise ValueError("- is given twice; standard input can be read only once.")
+    with tempfile.TemporaryDirectory(prefix="bagwise-") as folder:
+        first = stream.read(4)
+        kinds = {b"PAR1": ".parquet", b"\x1f\x8b": ".csv.gz"}
+        kind = next((kind for magic, kind in kinds.items() if first.startswith(magic)), ".csv")
+        file = Path(folder) / f"standard-input{kind}"
+        with file.open("wb") as copy:
+            copy.write(first)
+            shutil.copyfileobj(stream, copy)
+        yield [str(file) if name == "-" else name for name in names]
 
 
 def columns_of(value: str | Iterable[str] | None) -> list[str]:
