@@ -113,6 +113,7 @@ def test_categories_of_parquet_and_csv_are_the_same(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ours[1], theirs[1])
 
 
+@pytest.mark.filterwarnings("ignore:.*an infinite value", "ignore:the column .* not for dates")
 @pytest.mark.parametrize(("kind", "cell"), [(kind, c) for kind in ODD for c in ODD[kind]], ids=repr)
 def test_predicting_takes_and_refuses_what_training_does(
     tmp_path: Path, kind: str, cell: str

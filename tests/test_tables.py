@@ -29,6 +29,7 @@ from bagwise.tabular.labels import read_labels
 from bagwise.tabular.scoring import calibration_error
 from bagwise.tabular.source import Source
 from bagwise.tabular.tuning import splits_of
+from bagwise.tabular.values import numbers_of
 
 
 def log_probabilities(logits: Any) -> torch.Tensor:
@@ -187,7 +188,7 @@ def test_new_categories_and_missing_values_are_zeros_and_are_counted() -> None:
     new = pa.RecordBatch.from_pydict({"x": [None, float("inf")], "c": ["z", None]})
     assert not columns.encode(new, 0, surprises).any()
     assert (surprises.missing["x"], surprises.unseen["c"], surprises.missing["c"]) == (2, 1, 1)
-    assert len(surprises.lines()) == 3
+    assert len(surprises.lines()) == 4
 
 
 def test_rare_categories_share_a_column_and_identifiers_are_left_out() -> None:
@@ -259,6 +260,57 @@ def test_text_among_numbers_is_named_also_for_a_chosen_feature(bad: Any, message
         learn({"f": [*(str(i) for i in range(50)), *bad]}, features=["f"])
     with pytest.raises(ValueError, match=r"decimal commas \('0,5'\)"):
         learn({"f": [f"{i},5" for i in range(50)]})
+
+
+def test_dates_with_the_day_first_and_points_are_dates(tmp_path: Path) -> None:
+    texts = ["31.12.2020", "1.2.2021", "03.04.2021 12:00", "NA"]
+    source = Source(write(tmp_path / "d.csv", "\n".join(["d", *texts])))
+    typed = next(source.batches()).column("d")
+    assert [None if x is None else x.isoformat() for x in typed.to_pylist()] == [
+        "2020-12-31T00:00:00",
+        "2021-02-01T00:00:00",
+        "2021-04-03T12:00:00",
+        None,
+    ]
+    np.testing.assert_array_equal(
+        numbers_of(pa.array(texts), "date", "d"), numbers_of(typed, "date", "d")
+    )
+    with pytest.raises(ValueError, match=r"'31\.13\.2020' in row 1; a date"):
+        numbers_of(pa.array(["31.13.2020"]), "date", "d")
+
+
+@pytest.mark.parametrize("texts", [["31/12/2020", "1/2/2021"], ["31.12.2020", "1.2.2021", "soon"]])
+def test_what_looks_like_a_date_but_is_a_category_is_noted(texts: list[str]) -> None:
+    with pytest.warns(
+        UserWarning, match=r"'d' is taken for categories.* as '(31/12/2020|soon)' is none"
+    ):
+        learn({"d": texts})
+
+
+def test_infinite_values_are_noted_with_their_column() -> None:
+    table = {"x": [1.0, float("inf"), 3.0, -float("inf")]}
+    with pytest.warns(UserWarning, match="x: 2 rows have an infinite value"):
+        columns = learn(table)
+    surprises = Surprises()
+    columns.encode(pa.RecordBatch.from_pydict(table), 0, surprises)
+    assert "x: 2 rows have an infinite value, which is taken for missing." in surprises.lines()
+
+
+def test_numbers_of_rows_are_left_out_unless_they_are_wanted() -> None:
+    n = 40
+    shuffled = np.random.default_rng(0).permutation(n)
+    table = {
+        "ascending": 1000 + 7 * np.arange(n),
+        "shuffled": shuffled + 1.0,
+        "age": shuffled // 2,
+        "gaps": shuffled * 3,
+        "x": np.arange(n) + 0.5,
+    }
+    columns = learn(table)
+    assert columns.names == ["age", "gaps", "x"]
+    assert all("numbers the rows" in why for why in columns.left_out.values())
+    assert learn(table, features=["shuffled"]).names == ["shuffled"]
+    assert learn({name: column[:19] for name, column in table.items()}).names == list(table)
 
 
 def test_large_values_with_small_differences_keep_them() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -13,10 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bagwise.tabular.values import MISSING, category_texts, is_number, is_text, numbers_of
+from bagwise.tabular.values import MISSING, category_texts, is_date, is_number, is_text, numbers_of
 
 FORMAT = 1
 _FAR = 1e4  # standard deviations: farther values are taken to be so far
+_LIKE_A_DATE = re.compile(
+    r"\s*(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{4}|\d{1,2}/\d{1,2}/\d{2})\b(?![-./])"
+)
 Kind = Literal["numeric", "boolean", "date", "category"]
 KINDS: tuple[Kind, ...] = ("numeric", "boolean", "date", "category")
 Inputs = npt.NDArray[np.float32]
@@ -65,13 +70,19 @@ class Surprises:
 
     unseen: Counter[str] = field(default_factory=Counter)
     missing: Counter[str] = field(default_factory=Counter)
+    infinite: Counter[str] = field(default_factory=Counter)
 
     def lines(self) -> list[str]:
         """One sentence for each column."""
         return [
             *(f"{name}: {n} rows have a category not seen in fit." for name, n in _by(self.unseen)),
             *(f"{name}: {n} rows have no value; in fit all had." for name, n in _by(self.missing)),
+            *(_infinite(name, n) for name, n in _by(self.infinite)),
         ]
+
+
+def _infinite(name: str, n: int) -> str:
+    return f"{name}: {n} rows have an infinite value, which is taken for missing."
 
 
 def _by(counter: Counter[str]) -> Iterable[tuple[str, int]]:
@@ -123,7 +134,9 @@ class Columns:
             if column.kind == "category":
                 missing = _encode_categories(column, values, part, surprises)
             else:
-                numbers = numbers_of(values, column.kind, column.name, first_row)
+                numbers = numbers_of(
+                    values, column.kind, column.name, first_row, surprises.infinite
+                )
                 missing = np.isnan(numbers)
                 if column.std > 0:
                     standard = np.clip((numbers - column.mean) / column.std, -_FAR, _FAR)
@@ -227,7 +240,7 @@ class ColumnLearner:
             elif kind == "category":
                 self._learners[name] = _Categories(name, name in wanted, name in categorical)
             else:
-                self._learners[name] = _Numbers(name, kind)
+                self._learners[name] = _Numbers(name, kind, name in wanted)
 
     @property
     def names(self) -> list[str]:
@@ -275,17 +288,21 @@ class _Numbers:
     batch, and cells may be empty. What is rare in a column is limited by `_FAR`.
     """
 
-    def __init__(self, name: str, kind: Kind) -> None:
+    def __init__(self, name: str, kind: Kind, wanted: bool) -> None:
         self.name, self.kind = name, kind
+        self.numbering = None if wanted or kind != "numeric" else _Numbering()
+        self.infinite: Counter[str] = Counter()
         self.n = self.missing = 0
         self.mean = self.squares = 0.0
 
     def update(self, values: pa.Array) -> None:
-        numbers = numbers_of(values, self.kind, self.name)
+        numbers = numbers_of(values, self.kind, self.name, infinite=self.infinite)
         known = numbers[~np.isnan(numbers)]
         self.missing += len(numbers) - len(known)
         if not len(known):
             return
+        if self.numbering is not None and not self.numbering.goes_on(known):
+            self.numbering = None
         n = self.n + len(known)
         with np.errstate(over="ignore", invalid="ignore"):
             step = float(known.mean()) - self.mean
@@ -295,8 +312,12 @@ class _Numbers:
         self.n = n
 
     def finish(self) -> Column | str:
+        for name, n in self.infinite.items():
+            warnings.warn(_infinite(name, n), UserWarning, stacklevel=2)
         if not self.n:
             return "no row has a value"
+        if self.n >= 20 and not self.missing and self.numbering and self.numbering.numbers_rows():
+            return "it numbers the rows; name it in --features if it is more than that"
         if not math.isfinite(self.squares):
             raise ValueError(
                 f"the column {self.name!r} has values too large to compute with; empty them."
@@ -307,6 +328,30 @@ class _Numbers:
         if std == 0 and not self.missing:
             return f"always {self.mean:g}"
         return Column(self.name, self.kind, self.mean, std, missing=self.missing > 0)
+
+
+class _Numbering:
+    """Whether whole numbers that all differ come in order or without a gap: an id, no feature.
+
+    The values are kept only as long as no two of a batch are the same.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[npt.NDArray[np.float64]] = []
+
+    def goes_on(self, known: npt.NDArray[np.float64]) -> bool:
+        """Take more values; whether it may still be such a column."""
+        self.parts.append(known)
+        return bool((known == np.rint(known)).all()) and len(np.unique(known)) == len(known)
+
+    def numbers_rows(self) -> bool:
+        """Whether it is one."""
+        values = np.concatenate(self.parts)
+        ordered = np.sort(values)
+        if not (np.diff(ordered) > 0).all():
+            return False
+        gapless = ordered[-1] - ordered[0] == len(ordered) - 1
+        return bool(gapless or (values == ordered).all() or (values[::-1] == ordered).all())
 
 
 class _Categories:
@@ -336,6 +381,7 @@ class _Categories:
             return "no row has a value"
         if not self.categorical:
             self._refuse_numbers()
+            self._note_dates()
             many = self.overflow or (self.n >= 20 and len(self.counts) > 0.5 * self.n)
             if many and not self.wanted:
                 return "almost every row has another text"
@@ -351,6 +397,19 @@ class _Categories:
             categories=tuple(sorted(kept)),
             other=other,
         )
+
+    def _note_dates(self) -> None:
+        """Most look like dates, but not all are, or the order of day and month is not known."""
+        like_dates = sum(bool(_LIKE_A_DATE.match(text)) for text in self.counts)
+        if 2 * like_dates > len(self.counts):
+            bad = next((text for text in self.counts if not is_date(text)), None)
+            because = f", as {bad!r} is none" if bad else ""
+            warnings.warn(
+                f"the column {self.name!r} is taken for categories, not for dates{because}; write "
+                "2020-12-31 or 31.12.2020, in every row.",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def _refuse_numbers(self) -> None:
         """A column of numbers with some texts in it is a mistake, not fifty categories."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,17 +21,22 @@ MISSING = (
 _TRUE = ("true", "yes", "1", "1.0", "t", "y")
 _FALSE = ("false", "no", "0", "0.0", "f", "n")
 _EXPECTED = {"numeric": "a number", "boolean": "true or false", "date": "a date such as 2024-05-31"}
+_DAY_FIRST = r"^(\d{1,2})\.(\d{1,2})\.(\d{4})($|[T ])"
 _WITH_ZONE = r"[T ]\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
 ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
 
 
 def numbers_of(
-    values: pa.Array, kind: str, name: str, first_row: int = 0
+    values: pa.Array,
+    kind: str,
+    name: str,
+    first_row: int = 0,
+    infinite: Counter[str] | None = None,
 ) -> npt.NDArray[np.float64]:
     """Numbers, booleans (0, 1) or dates (days since 1970) as floats, NaN where there is none.
 
-    Text is parsed; a word of `MISSING` means that there is no value, and so does infinity. What
-    cannot be parsed is a ValueError.
+    Text is parsed; a word of `MISSING` means that there is no value, and so does infinity, which
+    is counted in `infinite`, by name. What cannot be parsed is a ValueError.
 
     >>> numbers_of(pa.array(["1.5", "NA"]), "numeric", "age")
     array([1.5, nan])
@@ -53,7 +59,9 @@ def numbers_of(
     numbers: npt.NDArray[np.float64] = (
         converted.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
     )
-    if np.isinf(numbers).any():
+    if n := int(np.isinf(numbers).sum()):
+        if infinite is not None:
+            infinite[name] += n
         numbers = np.where(np.isinf(numbers), np.nan, numbers)
     return numbers
 
@@ -103,8 +111,17 @@ def cleaned(texts: pa.Array) -> pa.Array:
 
 def is_number(text: str) -> bool:
     """Whether a text is a number, for `parsed`."""
+    return _is(text, "numeric")
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is a date, for `parsed`."""
+    return _is(text, "date")
+
+
+def _is(text: str, kind: str) -> bool:
     try:
-        return bool(parsed(pa.array([text]), "numeric").is_valid()[0].as_py())
+        return bool(parsed(pa.array([text]), kind).is_valid()[0].as_py())
     except ARROW_ERRORS:
         return False
 
@@ -118,10 +135,12 @@ def _truth(values: pa.Array, true: Sequence[Any], false: Sequence[Any]) -> pa.Ar
 
 
 def _dates(texts: pa.Array) -> pa.Array:
-    """ISO dates and times; those with a time zone in UTC."""
+    """Dates and times as in ISO 8601 or with the day first and points; with a zone in UTC."""
     try:
         return texts.cast(pa.timestamp("us"))
     except ARROW_ERRORS:  # each text by itself, so that it does not depend on those beside it
+        texts = pc.replace_substring_regex(texts, _DAY_FIRST, r"\3-0\2-0\1\4")
+        texts = pc.replace_substring_regex(texts, r"^(\d{4}-)0?(\d{2}-)0?(\d{2})", r"\1\2\3")
         texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
         zoned = pc.match_substring_regex(texts, _WITH_ZONE)
         there = pc.if_else(zoned, texts, None).cast(pa.timestamp("us", "UTC"))
