@@ -487,6 +487,32 @@ def test_brackets_in_names_are_shown_as_they_are(tmp_path: Path) -> None:
         assert name in output
 
 
+def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    evil = "\x1b[2J\x07\x9b\u202e"
+    rows = "".join(f"B{evil}{i % 4},{i % 7},{i % 3 // 2},1,{evil}yes\n" for i in range(40))
+    (tmp_path / "r.csv").write_text(f"bag,x{evil},y,same{evil},truth\n" + rows)
+    labels = "".join(f"B{evil}{b},4,6\n" for b in range(4))
+    (tmp_path / "l.csv").write_text(f"bag,{evil}yes,{evil}no\n" + labels)
+    arguments = (tmp_path / "r.csv", "--bag", "bag", "--labels", tmp_path / "l.csv")
+    fitted = ("fit", *arguments, *QUICK, "--exclude", "truth", "--out", tmp_path / "m")
+    (tmp_path / "new.csv").write_text((tmp_path / "r.csv").read_text() + f"C{evil},,0,1,{evil}\n")
+    new = (tmp_path / "new.csv", "--bag", "bag", "--labels", tmp_path / "l.csv")
+    labelled = ("label", tmp_path / "m", *new, "--skip-unmatched", "--out", tmp_path / "o.csv")
+    outputs = []
+    for case, expected in (
+        (fitted, 0),
+        (labelled, 0),
+        (("evaluate", tmp_path / "m", tmp_path / "r.csv", "--target", "truth"), 0),
+        (("evaluate", tmp_path / "m", tmp_path / "new.csv", "--target", "truth"), 2),
+        (("evaluate", tmp_path / "m", tmp_path / "r.csv", "--target", evil), 2),
+    ):
+        code, output = command(*case)
+        assert code == expected, output
+        assert not set(evil) & set(output) - set("[2J")
+        outputs.append(output)
+    assert all("x1b[2J" in output for output in outputs)
+
+
 def test_an_output_that_is_the_input_or_of_an_unknown_kind_is_refused(table: Path) -> None:
     before = files(table)
     rows = table / "rows.csv"

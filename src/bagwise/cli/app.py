@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 from typer.core import TyperGroup
 
 from bagwise import __version__
@@ -42,7 +43,30 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-console = Console(markup=False)  # names from files may have brackets in them
+
+
+def harmless(text: str) -> str:
+    r"""Text with its control characters escaped: names from files must not steer the terminal.
+
+    >>> print(harmless("\x1b[31mred"))
+    \x1b[31mred
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+class _Console(Console):
+    """Shows names from files as they are: brackets and colons are no markup."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Every text that is printed, also that of a cell, comes by here."""
+        lines = (harmless(line) for line in text.split("\n"))
+        return super().render_str("\n".join(lines), **options)
+
+
+console = _Console()
 
 TABLES = "From a table to predictions"
 EXPERIMENTS = "The paper's experiments"
@@ -62,11 +86,11 @@ def user_errors(stopped: str = "Stopped.") -> Iterator[None]:
             warnings.simplefilter("always", UserWarning)
             yield
         for warning in noted:
-            typer.echo(f"Note: {warning.message}", err=True)
+            typer.echo(f"Note: {harmless(str(warning.message))}", err=True)
     except Exception as error:
         if _debug or not isinstance(error, _mistakes()):
             raise
-        typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
+        typer.echo(f"Error: {harmless(' '.join(str(error).split()))}", err=True)
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
         typer.echo(stopped, err=True)
