@@ -56,7 +56,7 @@ def test_help_lists_commands_for_tables_first_and_under_headings() -> None:
     start = lines.index("From a table to predictions:")
     middle = lines.index("The paper's experiments:")
     tables = [line.split()[0] for line in lines[start + 1 : middle] if line]
-    assert tables == ["fit", "predict", "label", "evaluate", "report"]
+    assert tables == ["fit", "predict", "label", "evaluate", "explain", "estimate", "report"]
     experiments = [line.split()[0] for line in lines[middle + 1 :] if line]
     assert experiments == ["datasets", "train", "sweep", "table", "figures", "export"]
 

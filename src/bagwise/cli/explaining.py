@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bagwise.cli.app import TABLES, app, console, user_errors
+from bagwise.cli.app import TABLES, Force, app, console, harmless, user_errors
 from bagwise.cli.tables import Files, LabelsAre, Model, Numbers, Skip
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Out = Annotated[Path | None, typer.Option(help="CSV file for all of them.")]
 
 
 @app.command(rich_help_panel=TABLES)
-def explain(model: Model, out: Out = None) -> None:
+def explain(model: Model, out: Out = None, force: Force = False) -> None:
     """Show the effect of each column on the log-odds of a class, with its 95 % interval.
 
     Of a linear model. An effect is that of one standard deviation of the column, or of a category,
@@ -37,7 +37,7 @@ def explain(model: Model, out: Out = None) -> None:
         fitted = TableModel.load(model)
         found = effects(fitted)
         if out is not None:
-            _write(out, _EFFECT, [_effect(effect) for effect in found])
+            _write(out, _EFFECT, [_effect(effect) for effect in found], force)
     several = len(fitted.classes) > 2
     of = "each class" if several else f"{fitted.classes[1]!r} against {fitted.classes[0]!r}"
     table = Table(title=f"Effects on the log-odds of {of}, the surest first")
@@ -49,7 +49,8 @@ def explain(model: Model, out: Out = None) -> None:
     table.add_column("unit")
     for e in found[:MOST_SHOWN]:
         numbers = [f"{e.effect:+.2f}", f"{e.low:+.2f} to {e.high:+.2f}", f"{e.per_unit[0]:+.3g}"]
-        table.add_row(e.column, *([e.label] if several else []), *numbers, e.unit)
+        names = [e.column, e.label] if several else [e.column]
+        table.add_row(*map(harmless, names), *numbers, e.unit)
     console.print(table)
     console.print(
         "An effect is that of one standard deviation of the column, or of the value. An interval "
@@ -79,6 +80,7 @@ def estimate(
     labels_are: Numbers = LabelsAre.auto,
     skip_unmatched: Skip = False,
     out: Out = None,
+    force: Force = False,
 ) -> None:
     """Estimate the share of each class in groups of rows, with 95 % intervals.
 
@@ -109,14 +111,19 @@ def estimate(
         if out is not None:
             header = [*names, "class", "rows", "share", "low", "high"]
             header += ["least", "most"] if bounded else []
-            _write(out, header, [_share(share) for share in found])
+            _write(out, header, [_share(share) for share in found], force)
     table = Table(title="Estimated shares")
     for name in (*names, "class"):
         table.add_column(name)
     for name in ("rows", "share", "95 % interval", *(["bounds by counts"] if bounded else [])):
         table.add_column(name, justify="right")
     for s in found[:MOST_SHOWN]:
-        cells = [*s.group, s.label, f"{s.rows:,}", f"{s.share:.1%}", f"{s.low:.1%} to {s.high:.1%}"]
+        cells = [
+            *map(harmless, (*s.group, s.label)),
+            f"{s.rows:,}",
+            f"{s.share:.1%}",
+            f"{s.low:.1%} to {s.high:.1%}",
+        ]
         if s.bounds is not None:
             cells.append(f"{s.bounds[0]:.1%} to {s.bounds[1]:.1%}")
         table.add_row(*cells)
@@ -139,9 +146,11 @@ def _share(s: GroupShare) -> list[object]:
     return [*s.group, s.label, s.rows, s.share, s.low, s.high, *(s.bounds or ())]
 
 
-def _write(out: Path, header: list[str], rows: list[list[object]]) -> None:
-    from bagwise.storage.files import write_atomically
+def _write(out: Path, header: list[str], rows: list[list[object]], force: bool) -> None:
+    from bagwise.storage.files import begins, refuse_foreign, write_atomically
 
+    first = ",".join(header)
+    refuse_foreign(out, lambda path: begins(path).startswith(first.encode() + b"\n"), force)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -28,7 +28,7 @@ from bagwise.estimator.mixups import (
     refuse_swapped,
     warn_of_ids,
 )
-from bagwise.estimator.parameters import new_method, training_options
+from bagwise.estimator.parameters import MethodOptions, new_method, training_options
 from bagwise.estimator.proportions import Proportions
 from bagwise.estimator.selection import split_bags
 from bagwise.estimator.targets import BagTargets, bag_targets, label_targets
@@ -57,10 +57,9 @@ _ROWS: dict[str, Any] = {
 }
 
 _SAMPLE = 10_000  # instances that are looked at where not all are in memory
-_METHOD = "method__"  # before an option of the method
 
 
-class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
     """A classifier of instances, learnt from the label counts or proportions of bags.
 
     `bagwise.estimator.defaults` says why the defaults are what they are.
@@ -155,31 +154,7 @@ class LLPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
-        for name, value in method_options.items():
-            if not name.startswith(_METHOD):
-                raise TypeError(
-                    f"LLPClassifier has no parameter {name!r}; options of the method are given "
-                    f"with {_METHOD} before their name, for instance method__epsilon."
-                )
-            setattr(self, name, value)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters, those of the method (`method__...`) included."""
-        params: dict[str, Any] = super().get_params(deep)
-        return params | {_METHOD + name: value for name, value in self._method_options().items()}
-
-    def set_params(self, **params: Any) -> LLPClassifier:
-        """Change parameters; `method__epsilon=0.5` is the option epsilon of the method."""
-        if not isinstance(params.get("method", self.method), Method):
-            for name in [name for name in params if name.startswith(_METHOD)]:
-                setattr(self, name, params.pop(name))
-        super().set_params(**params)
-        return self
-
-    def _method_options(self) -> dict[str, Any]:
-        """The options that are set here, without the prefix."""
-        own = ((name, value) for name, value in vars(self).items() if name.startswith(_METHOD))
-        return {name.removeprefix(_METHOD): value for name, value in own}
+        self._set_method_options(method_options)
 
     def fit(
         self,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+from sklearn.base import BaseEstimator
 
 from bagwise.methods import METHODS, Method, make_method, takes
 from bagwise.posterior import check_engine
@@ -11,6 +13,43 @@ from bagwise.training import TrainingOptions
 
 if TYPE_CHECKING:
     from bagwise.estimator.classifier import LLPClassifier
+
+
+_METHOD = "method__"  # before an option of the method
+
+
+class MethodOptions(BaseEstimator):  # type: ignore[misc]
+    """A scikit-learn estimator whose method's options are parameters, `method__epsilon` for one."""
+
+    method: str | Method
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters, those of the method (`method__...`) included."""
+        params: dict[str, Any] = super().get_params(deep)
+        return params | {_METHOD + name: value for name, value in self._method_options().items()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters; `method__epsilon=0.5` is the option epsilon of the method."""
+        if not isinstance(params.get("method", self.method), Method):
+            for name in [name for name in params if name.startswith(_METHOD)]:
+                setattr(self, name, params.pop(name))
+        super().set_params(**params)
+        return self
+
+    def _set_method_options(self, options: dict[str, Any]) -> None:
+        """Keep what the constructor was given beside its own parameters."""
+        for name, value in options.items():
+            if not name.startswith(_METHOD):
+                raise TypeError(
+                    f"{type(self).__name__} has no parameter {name!r}; options of the method are "
+                    f"given with {_METHOD} before their name, for instance method__epsilon."
+                )
+            setattr(self, name, value)
+
+    def _method_options(self) -> dict[str, Any]:
+        """The options that are set here, without the prefix."""
+        own = ((name, value) for name, value in vars(self).items() if name.startswith(_METHOD))
+        return {name.removeprefix(_METHOD): value for name, value in own}
 
 
 def new_method(method: str | Method, engine: str, options: dict[str, Any]) -> Method:

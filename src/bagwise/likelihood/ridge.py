@@ -282,11 +282,13 @@ def bag_log_likelihoods(fit: LinearFit, X: npt.ArrayLike, bags: Bags) -> FloatAr
 def mean_per_instance(of_bags: FloatArray, bags: Bags) -> tuple[float, float]:
     """The mean per instance of what bags (B,) sum up to, and its standard error over bags.
 
+    The latter is infinite of one bag, and where a bag is impossible.
+
     >>> mean_per_instance(np.array([2., 4.]), Bags([2, 4], [[2], [4]]))
     (1.0, 0.0)
     """
-    mean = of_bags.sum() / bags.n_instances
+    mean, B = of_bags.sum() / bags.n_instances, len(bags)
+    if B < 2 or not np.isfinite(mean):
+        return float(mean), np.inf
     off = of_bags - mean * bags.sizes
-    B = len(bags)
-    spread = B / (B - 1) if B > 1 else np.inf
-    return float(mean), float(np.sqrt(spread * (off**2).sum()) / bags.n_instances)
+    return float(mean), float(np.sqrt(B / (B - 1) * (off**2).sum()) / bags.n_instances)
