@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from typer.testing import CliRunner
 
 from bagwise import LLPClassifier, read_bags
 from bagwise.cli import app
+from bagwise.tabular import predicting
 from bagwise.tabular.fitting import fit_table
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.scoring import evaluate_table
@@ -745,6 +747,34 @@ def test_what_a_killed_command_left_is_removed_by_the_next(made: Path, tmp_path:
     assert command(*arguments)[0] == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [".p[1].csv.swp", "p[1].csv"]
     assert len(out.read_text().splitlines()) == 301
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_ctrl_c_leaves_nothing_half_written(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
+) -> None:
+    """The signal comes after rows have been written to the unfinished file."""
+    seen: list[int] = []
+    cast = predicting._as
+
+    def interrupted(*rest: Any) -> Any:
+        seen.append(len(list(out.parent.iterdir())))
+        if len(seen) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return cast(*rest)
+
+    out = tmp_path / "a" / f"p.{kind}"
+    assert command(*written(made, name, out))[0] == 0
+    before = out.read_bytes()
+    monkeypatch.setattr("bagwise.tabular.source._ROWS", 100)
+    monkeypatch.setattr(predicting, "_as", interrupted)
+    rows = (name, made / "m", made / "rows.parquet", *written(made, name, out)[3:])
+    code, output = command(*rows)
+    assert (code, output) == (130, "Stopped.\n")
+    assert seen == [2, 2]  # the old one, and the unfinished one
+    assert [path.name for path in out.parent.iterdir()] == [out.name]
+    assert out.read_bytes() == before
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
