@@ -330,7 +330,10 @@ def test_fit_can_be_done_again_and_gives_the_same_model(made: Path, tmp_path: Pa
             ),
             "sum to 1.2",
         ),
-        (lambda t: (t / "bags.csv").write_text("ward,healthy\nW00,1\n"), "match|one class"),
+        (
+            lambda t: (t / "bags.csv").write_text("ward,healthy\nW00,1\n"),
+            "two classes are expected",
+        ),
         (lambda t: (t / "bags.csv").write_text(""), "is empty"),
         (lambda t: (t / "bags.csv").unlink(), "there is no file"),
         (lambda t: (t / "rows.csv").write_text(""), "is empty"),
