@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from bagwise.bags import FloatArray, IntArray
+from bagwise.cli import app
 from bagwise.tabular import linear
 from bagwise.tabular.fitting import fit_table
 from bagwise.tabular.model import TableModel
@@ -154,6 +156,9 @@ def test_bags_that_differ_by_more_than_their_rows_are_noticed(tmp_path: Path) ->
     bag = np.arange(1200) % 40
     X = rng.normal(size=(1200, 2))
     y = drawn(rng, X[:, 0] + rng.normal(scale=1.5, size=40)[bag])
-    facts = fit_table(*write(tmp_path, X, y, bag), model="linear").facts
+    facts = fit_table(*write(tmp_path, X, y, bag), model="linear", out=tmp_path / "m").facts
     assert facts.is_overconfident()
     assert "bags differ in more than their rows explain" in facts.verdict()
+    rows, out = str(tmp_path / "rows.csv"), str(tmp_path / "p.csv")
+    shown = CliRunner().invoke(app, ["predict", str(tmp_path / "m"), rows, "--out", out]).output
+    assert "bags differ in more than their rows explain" in " ".join(shown.split())

@@ -69,6 +69,16 @@ def show_written(written: Written, out: Path) -> None:
     console.print(f"{written.rows:,} rows are in {out}", soft_wrap=True)
 
 
+def show_doubts(model: TableModel) -> None:
+    """What `fit` said of a model, where there was reason to doubt it."""
+    try:
+        facts = model.facts
+    except ValueError:  # a damaged fit.json is no reason not to predict
+        return
+    if facts.is_doubtful():
+        console.print(f"Note: when it was fitted: {facts.verdict()}", highlight=False)
+
+
 def show_surprises(surprises: Surprises) -> None:
     """What rows had that the training rows had not."""
     for line in surprises.lines():

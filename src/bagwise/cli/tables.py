@@ -164,7 +164,7 @@ def predict(
     for each class. The input may be larger than memory. Earlier predictions of such a model are
     replaced, another file only with --force.
     """
-    from bagwise.cli.showing import show_written
+    from bagwise.cli.showing import show_doubts, show_written
     from bagwise.tabular.model import TableModel
     from bagwise.tabular.predicting import predict_table
     from bagwise.tabular.source import spooled
@@ -172,6 +172,7 @@ def predict(
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
         fitted = TableModel.load(model)
         written = predict_table(fitted, files, out, _names(keep), progress=True, force=force)
+    show_doubts(fitted)
     show_written(written, out)
 
 

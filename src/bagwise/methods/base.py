@@ -52,6 +52,8 @@ class Method(ABC):
         line: style of its curves, as matplotlib writes it.
         proposed: whether it is one of the paper's own, which tables compare with the others.
         needs_labels: whether it learns from labels of instances; bags then play no part.
+        is_likelihood: whether its loss is the likelihood of the bags, so that a linear model may be
+            fitted by maximum likelihood in its place.
     """
 
     name: ClassVar[str] = ""
@@ -60,6 +62,7 @@ class Method(ABC):
     line: ClassVar[str] = "-"
     proposed: ClassVar[bool] = False
     needs_labels: ClassVar[bool] = False
+    is_likelihood: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.kept: dict[str, torch.Tensor] = {}

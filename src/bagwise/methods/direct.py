@@ -22,6 +22,7 @@ class CC(Method):
     """
 
     title, color, line, proposed = "CC", "#b5179e", "-", True
+    is_likelihood = True
 
     def __init__(self, engine: str = "auto", **options: Any) -> None:
         super().__init__()
@@ -39,6 +40,7 @@ class CCApprox(CC):
     """CC with the paper's multinomial approximation of the likelihood."""
 
     title, color, line = "CC_Approx", "#e58bd5", "--"
+    is_likelihood = False
 
     def __init__(self) -> None:
         super().__init__(engine="multinomial")

@@ -81,11 +81,9 @@ def _learning_curves(facts: FitFacts) -> list[str]:
 
 
 def _summary(facts: FitFacts, columns: Columns) -> list[str]:
-    data, held_out, settings = facts.data, facts.held_out, facts.settings
+    data, settings = facts.data, facts.settings
     sizes = data.sizes
-    gain = held_out.log_likelihood - held_out.baseline
-    good = gain > 2 * held_out.gain_error and not facts.is_overconfident()
-    verdict = paragraph(facts.verdict(), "good" if good else "bad")
+    verdict = paragraph(facts.verdict(), "bad" if facts.is_doubtful() else "good")
     rows = [
         ["instances", f"{data.rows_used:,} of {data.rows:,} rows"],
         ["bags", f"{data.n_bags:,}, given by {', '.join(data.bag_columns)}"],

@@ -204,6 +204,11 @@ class FitFacts:
     surprising: Sequence[SurprisingBag]
     seconds: float
 
+    def is_doubtful(self) -> bool:
+        """Whether what was learnt may be chance, or probabilities are too sure of themselves."""
+        gain = self.held_out.log_likelihood - self.held_out.baseline
+        return not gain > 2 * self.held_out.gain_error or self.is_overconfident()
+
     def verdict(self) -> str:
         """How far the model can be trusted, in a few sentences, judged by the held-out bags."""
         held_out = self.held_out
@@ -301,6 +306,11 @@ def _made(kind: type[Made], content: dict[str, Any], **nested: object) -> Made:
 def _checked(content: Any) -> dict[str, Any]:
     _with({"data": _with({"classes": list_of(text, 2)})})(content, "")
     _schema(len(content["data"]["classes"]))(content, "")
+    settings = content["settings"]
+    if settings["ridge"] is None:
+        for name in ("lr", "epochs"):
+            if settings[name] is None:
+                raise wrong(None, f"settings.{name}", "a number, or one for settings.ridge")
     histogram = content["data"]["sizes"]["histogram"]
     if len(histogram["edges"]) != len(histogram["counts"]) + 1:
         raise wrong(histogram["edges"], "data.sizes.histogram.edges", "one more than counts")

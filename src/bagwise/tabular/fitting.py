@@ -107,7 +107,7 @@ def fit_table(
     started = time.perf_counter()
     _check_model(model)
     options = dict(method_options or {})
-    new_method(method, engine, options)  # what does not fit together is named before the work
+    made = new_method(method, engine, options)  # contradictions are named before the work
     key, categories = columns_of(bag), columns_of(categorical)
     known = read_labels(labels, key, columns_of(classes) or None)
     source = Source(data, as_text=[*key, *categories])
@@ -139,8 +139,8 @@ def fit_table(
     cross_validated = len(splits) > 1
     # Chosen by hand, rates and epochs are those of gradient descent.
     by_likelihood = (
-        (method, engine, options) == ("cc", "auto", {})
-        and lr is epochs is None
+        made.is_likelihood
+        and (engine, options, lr, epochs) == ("auto", {}, None, None)
         and linear.fits(training)
     )
     identity = {
