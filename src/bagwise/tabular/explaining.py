@@ -172,10 +172,10 @@ def estimate_shares(
     p = known.fit.probabilities(X)
     rows = np.bincount(group, minlength=len(names))
     bounds = None if bags is None else duncan_davis(group, len(names), bags)
+    spread = np.stack([np.bincount(group, v, len(names)) for v in (p * (1 - p)).T], axis=1)
     found = []
     for g in np.flatnonzero(rows):
-        chance = (p * (1 - p))[group == g].sum(axis=0) / rows[g] ** 2
-        reach = known.quantile() * np.sqrt(errors[g] ** 2 + chance)
+        reach = known.quantile() * np.sqrt(errors[g] ** 2 + spread[g] / rows[g] ** 2)
         for c, label in enumerate(model.classes):
             low, high = np.clip([shares[g, c] - reach[c], shares[g, c] + reach[c]], 0, 1)
             own = None if bounds is None else (float(bounds[g, c, 0]), float(bounds[g, c, 1]))
