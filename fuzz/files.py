@@ -37,7 +37,7 @@ from bagwise.experiments.run import execute
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep_file import read_sweep
 from bagwise.tabular.fitting import fit_table
-from bagwise.training.loop import DivergedError
+from bagwise.training import DivergedError
 from bagwise.training.progress import TaskProgress
 from bagwise.training.run_state import CHECKPOINT
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,14 @@ def test_the_order_is_written_down() -> None:
 )
 def test_a_file_is_short_enough_to_be_read(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 450
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "examples", "fuzz"])
+def test_scripts_beside_the_package_import_what_there_is(folder: str) -> None:
+    for path in sorted((ROOT / folder).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("bagwise"):
+                module = importlib.import_module(str(node.module))
+                for alias in node.names:
+                    there = hasattr(module, alias.name)
+                    assert there or importlib.import_module(f"{node.module}.{alias.name}"), path
