@@ -163,7 +163,9 @@ def sweep(folder: Path) -> dict[str, Kind]:
     path.write_bytes(_SWEEP.read_bytes())
 
     def read(_: Random) -> None:
-        read_sweep(path).pilot_runs()
+        found = read_sweep(path)
+        if found.pilot is not None:
+            found.pilot_runs(0, found.rates())
 
     return {"sweep": Kind(path, read)}
 
