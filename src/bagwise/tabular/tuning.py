@@ -17,7 +17,7 @@ from torch import nn
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
-from bagwise.likelihood.ridge import mean_per_instance
+from bagwise.likelihood.ridge import bag_folds, mean_per_instance
 from bagwise.tabular.assessment import baseline_log_likelihoods
 from bagwise.tabular.model import log_probs_by
 from bagwise.tabular.workspace import Tensors, Workspace
@@ -87,13 +87,16 @@ def patience(epochs: int) -> int:
 def splits_of(bags: Bags, seed: int) -> list[Split]:
     """Five folds of the bags for small tables, so that each bag is held out once; else one split.
 
+    Folds are balanced by their instances; of fewer than ten bags each is a fold of its own.
+
     >>> [len(held_out) for _, held_out in splits_of(Bags([10] * 12, [[5, 5]] * 12), seed=0)]
     [3, 3, 2, 2, 2]
     """
     order = np.random.default_rng(seed).permutation(len(bags))
     few = len(bags) < FEW_BAGS and bags.n_instances <= FEW_BAGS_INSTANCES
     if few or bags.n_instances <= CROSS_VALIDATED:
-        parts = np.array_split(order, min(FOLDS, len(bags)))
+        fold = bag_folds(bags, FOLDS, seed)
+        parts = [np.flatnonzero(fold == number) for number in range(fold.max() + 1)]
     else:
         tenth = order[: max(round(HELD_OUT * len(bags)), 1)]
         parts = [_up_to(bags, tenth if len(bags) >= FEW_BAGS else order[: -(-len(bags) // FOLDS)])]
