@@ -161,6 +161,18 @@ def test_estimate_shows_and_writes_shares(made: Path, tmp_path: Path) -> None:
     code, output = command(*arguments)
     assert code == 0
     assert "bounds" not in output
+    piped = CliRunner().invoke(
+        app,
+        ["estimate", str(made / "m"), "-", "--by", "town"],
+        input=(made / "rows.csv").read_bytes(),
+    )
+    assert piped.exit_code == 0, piped.output
+    assert piped.output == output
+    again = (*arguments, *counts, "--out", tmp_path / "shares.csv")
+    assert command(*again)[0] == 0  # its own file is replaced
+    code, output = command(*again[:-1], made / "bags.csv")
+    assert code == 2
+    assert "was not written by this command" in output
 
 
 def test_mistakes_are_one_line(made: Path, tmp_path: Path) -> None:

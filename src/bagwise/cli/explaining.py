@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bagwise.cli.app import TABLES, Force, app, console, harmless, user_errors
+from bagwise.cli.app import TABLES, Force, app, console, user_errors
 from bagwise.cli.tables import Files, LabelsAre, Model, Numbers, Skip
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def explain(model: Model, out: Out = None, force: Force = False) -> None:
     for e in found[:MOST_SHOWN]:
         numbers = [f"{e.effect:+.2f}", f"{e.low:+.2f} to {e.high:+.2f}", f"{e.per_unit[0]:+.3g}"]
         names = [e.column, e.label] if several else [e.column]
-        table.add_row(*map(harmless, names), *numbers, e.unit)
+        table.add_row(*names, *numbers, e.unit)
     console.print(table)
     console.print(
         "An effect is that of one standard deviation of the column, or of the value. An interval "
@@ -91,15 +92,15 @@ def estimate(
 
     from bagwise.tabular.explaining import estimate_shares
     from bagwise.tabular.model import TableModel
-    from bagwise.tabular.source import columns_of
+    from bagwise.tabular.source import columns_of, spooled
 
-    with user_errors():
+    with user_errors(), spooled(data, sys.stdin.buffer) as files:
         if (bag is None) != (labels is None):
             raise ValueError("--bag and --labels are given together, or neither of them is.")
         names = columns_of(by)
         found = estimate_shares(
             TableModel.load(model),
-            data,
+            files,
             names,
             key=columns_of(bag),
             labels=labels,
@@ -118,12 +119,7 @@ def estimate(
     for name in ("rows", "share", "95 % interval", *(["bounds by counts"] if bounded else [])):
         table.add_column(name, justify="right")
     for s in found[:MOST_SHOWN]:
-        cells = [
-            *map(harmless, (*s.group, s.label)),
-            f"{s.rows:,}",
-            f"{s.share:.1%}",
-            f"{s.low:.1%} to {s.high:.1%}",
-        ]
+        cells = [*s.group, s.label, f"{s.rows:,}", f"{s.share:.1%}", f"{s.low:.1%} to {s.high:.1%}"]
         if s.bounds is not None:
             cells.append(f"{s.bounds[0]:.1%} to {s.bounds[1]:.1%}")
         table.add_row(*cells)
@@ -149,11 +145,11 @@ def _share(s: GroupShare) -> list[object]:
 def _write(out: Path, header: list[str], rows: list[list[object]], force: bool) -> None:
     from bagwise.storage.files import begins, refuse_foreign, write_atomically
 
-    first = ",".join(header)
-    refuse_foreign(out, lambda path: begins(path).startswith(first.encode() + b"\n"), force)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
+    first = text.getvalue().encode()
+    refuse_foreign(out, lambda path: begins(path).startswith(first), force)
     for row in rows:
         writer.writerow([f"{x:.8g}" if isinstance(x, float) else x for x in row])
     write_atomically(out, text.getvalue().encode())
