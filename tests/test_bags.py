@@ -52,7 +52,7 @@ def test_arrays_cannot_be_changed_afterwards() -> None:
         ([2], [[1, 1], [1, 1]], "1 bags and counts 2"),
         ([[2]], [[1, 1]], r"sizes has shape \(1, 1\)"),
         ([2], [1, 1], r"counts has shape \(2,\).*\(bags, classes\)"),
-        ([2], [[float("nan"), 2]], r"counts\[0, 0\] is nan"),
+        ([2], [[float("inf"), 2]], r"counts\[0, 0\] is inf"),
         ([2, 2], [[1, 1], [2]], "rows of different lengths"),
         ([], np.zeros((0, 3)), "at least one bag"),
         ([1], [["a"]], "counts holds .* numbers are needed"),

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bagwise.bags import Bags
+    from bagwise.bags import Bags, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
     from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
     from bagwise.estimator import BagKFold, LLPClassifier, bag_scorer
     from bagwise.losses import cc_loss, dllp_loss, llpfc_loss, ot_loss, pll_loss, rc_loss
@@ -20,7 +20,11 @@ __all__ = [
     "BagDataset",
     "BagKFold",
     "Bags",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "Gaussian",
     "LLPClassifier",
+    "Laplace",
     "Posterior",
     "TrainingOptions",
     "bag_posterior",
@@ -41,7 +45,7 @@ __version__ = "0.1.0"
 # Where the names come from; each room is imported when one of its names is first used, so that
 # `import bagwise` and `bagwise --help` need not wait for all of them.
 _ROOMS = {
-    "bags": ("Bags",),
+    "bags": ("Bags", "DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Laplace"),
     "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
     "estimator": ("BagKFold", "LLPClassifier", "bag_scorer"),
     "losses": ("cc_loss", "dllp_loss", "llpfc_loss", "ot_loss", "pll_loss", "rc_loss"),

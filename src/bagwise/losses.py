@@ -116,7 +116,8 @@ def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean"
 
         loss = -1/N sum over bags of sum_c n_c log(mean_k softmax(logits)[k, c])
 
-    For bags of one size that is the mean over bags of L_prop.
+    For bags of one size that is the mean over bags of L_prop. Where counts are not exact, n_c are
+    the expected ones.
 
     Args:
         logits: (N, C) of the model at hand.
@@ -127,9 +128,13 @@ def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean"
     tensor(0.6931)
     """
     check_logits(logits, bags)
+    if bags.row_labels is not None:
+        raise ValueError(
+            "DLLP learns from shares alone, and some instances have known labels; use cc or rc."
+        )
     log_probs = log_softmax(logits, -1)
     bag = _bag_of_row(bags, logits.device)
-    sizes, counts = (tensor.to(logits) for tensor in bags.tensors)
+    sizes, counts = bags.tensors[0].to(logits), bags.expected_tensor.to(logits)
     # Sums of exponentials relative to each bag's largest, so that no mean underflows.
     top = log_probs.new_full((len(bags), bags.n_classes), -math.inf)
     top = top.scatter_reduce(0, bag[:, None].expand_as(logits), log_probs.detach(), "amax")
@@ -184,7 +189,8 @@ def pll_loss(
 
         w[k, c] = p[k, c] / sum of p[k, c'] over the classes c' of the bag
 
-    It uses which labels occur in a bag, not how often (partial-label learning).
+    It uses which labels occur in a bag, not how often (partial-label learning); where counts are
+    not exact, which labels can occur.
 
     Args:
         logits: (N, C) of the model at hand.
@@ -197,8 +203,9 @@ def pll_loss(
     tensor(3.0550)
     """
     check_logits(logits, bags)
-    absent = (bags.tensors[1] == 0).to(logits.device)[_bag_of_row(bags, logits.device)]
-    weights = stored_log_probs.detach().masked_fill(absent, -math.inf).softmax(-1)
+    absent = (bags.most_tensor == 0).to(logits.device)[_bag_of_row(bags, logits.device)]
+    possible = bags.others_impossible(stored_log_probs.detach())
+    weights = possible.masked_fill(absent, -math.inf).softmax(-1)
     return _against(weights, logits, bags, reduction)
 
 

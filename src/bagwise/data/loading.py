@@ -18,8 +18,9 @@ from bagwise.data.inputs import Inputs
 _COUNT = whole_number(1, 2**53)
 
 
-class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
-    """A map-style dataset whose item is a bag: its instances (K, ...) and its counts (C,).
+class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor | Bags]]):
+    """A map-style dataset whose item is a bag: its instances (K, ...) and its counts (C,), or a
+    `Bags` of one bag where counts are not exact.
 
     Args:
         inputs: as `BagData` takes them; the items of a `Dataset` are fetched bag by bag, by the
@@ -37,17 +38,22 @@ class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
     def __len__(self) -> int:
         return len(self.data.bags)
 
-    def __getitem__(self, bag: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def __getitem__(self, bag: int) -> tuple[torch.Tensor, torch.Tensor | Bags]:
         bags = self.data.bags
         if not -len(bags) <= bag < len(bags):
             raise IndexError(f"there is no bag {bag} among {len(bags)}")
         start, size = int(bags.offsets[:-1][bag]), int(bags.sizes[bag])
         rows = torch.arange(start, start + size)
-        return reading.take(self.data.inputs, rows), torch.from_numpy(bags.counts[bag].copy())
+        inputs = reading.take(self.data.inputs, rows)
+        if bags.potentials is not None:
+            return inputs, bags.select([bag % len(bags)])
+        return inputs, torch.from_numpy(bags.counts[bag].copy())
 
 
 def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
     """Put bags together: items (instances (K, ...), counts (C,)) become (inputs (N, ...), `Bags`).
+
+    In place of counts an item may have a `Bags` of one bag, for what is known otherwise.
 
     The `collate_fn` of a `DataLoader` whose dataset has bags as its items: a `BagDataset`, or one's
     own. What it yields is what a loss takes: `cc_loss(model(inputs), bags)`.
@@ -64,6 +70,11 @@ def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
                 "instances of a bag (K, ...) and its label counts (C,)."
             )
     instances = [reading.as_tensor(item[0]) for item in items]
+    known = [item[1] for item in items if isinstance(item[1], Bags)]
+    if known:
+        if len(known) < len(items):
+            raise TypeError("some items have counts and others a Bags; give all of them one kind.")
+        return torch.cat(instances), Bags.join(known)
     counts = np.stack([np.asarray(item[1]) for item in items])
     return torch.cat(instances), Bags([len(bag) for bag in instances], counts)
 

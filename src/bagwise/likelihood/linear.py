@@ -204,7 +204,7 @@ def _start(start: LinearFit | None, classes: IntArray, part: Bags, n_features: i
     """(d + 1, C - 1) parameters to begin at, of the classes that occur."""
     if start is None:
         coefficients = np.zeros((n_features + 1, len(classes)))
-        coefficients[-1] = np.log(part.counts.sum(axis=0))
+        coefficients[-1] = np.log(part.expected_counts.sum(axis=0))
     else:
         coefficients = np.vstack([start.weights, start.intercept])[:, classes]
     theta: FloatArray = coefficients @ contrasts(len(classes))
@@ -231,13 +231,10 @@ def occurring(bags: Bags) -> tuple[Bags, IntArray]:
     """The bags without classes that none of them has, and the numbers of those that they have.
 
     >>> occurring(Bags([2], [[1, 0, 1]]))
-    (Bags(1 bags, 2 instances, 2 classes, all of size 2), array([0, 2]))
+    (Bags(1 bag, 2 instances, 2 classes, all of size 2), array([0, 2]))
     """
-    classes = np.flatnonzero(bags.counts.sum(axis=0))
-    if len(classes) == bags.n_classes:
-        return bags, classes
-    counts = np.ascontiguousarray(bags.counts[:, classes])
-    return Bags.of_arrays(bags.sizes.copy(), counts), classes
+    classes = np.flatnonzero(bags.most.sum(axis=0))
+    return (bags if len(classes) == bags.n_classes else bags.of_classes(classes)), classes
 
 
 def _with_all_effects(fit: LinearFit, used: IntArray, n_bags: int) -> LinearFit:

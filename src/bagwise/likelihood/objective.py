@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from scipy.linalg import helmert
 from scipy.special import logsumexp
 
@@ -90,7 +91,8 @@ class BagLikelihood:
         z: FloatArray = self.X1 @ (theta @ self.basis.T)
         log_likelihood = np.empty(len(self.bags))
         weights = np.empty(z.shape)
-        fill_auto(z, self.bags, log_likelihood, weights, AUTO_STATES)
+        possible = self.bags.others_impossible(torch.from_numpy(z)).numpy()
+        fill_auto(possible, self.bags, log_likelihood, weights, AUTO_STATES)
         if tau > 0:
             values, p, effects, squares = integrate(z, self.bags, self.basis, tau)
             return Evaluation(log_likelihood + values, weights - p, p, effects, squares)

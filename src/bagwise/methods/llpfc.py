@@ -50,6 +50,10 @@ class LLPFC(Method):
     def begin(self, data: BagData, device: torch.device) -> None:
         """Check that there is at least one group's worth of bags."""
         C = data.bags.n_classes
+        if data.bags.row_labels is not None:
+            raise ValueError(
+                "LLPFC learns from bags alone, and some instances have known labels; use cc or rc."
+            )
         if len(data.bags) < C:
             raise ValueError(
                 f"LLPFC puts {C} bags (one for each class) into a group, but there are only "
@@ -66,7 +70,7 @@ class LLPFC(Method):
     def begin_epoch(self, epoch: int, generator: torch.Generator) -> None:
         """New groups at the first epoch and every `regroup_every` epochs."""
         if (epoch - 1) % self.regroup_every == 0:
-            B, C = self._bags.counts.shape
+            B, C = len(self._bags), self._bags.n_classes
             order = torch.randperm(B, generator=generator)[: B // C * C]
             self.kept["group"].fill_(-1)
             self.kept["group"][order] = torch.arange(len(order)) // C

@@ -1,9 +1,9 @@
 """The posterior as an operator of PyTorch: engines run inside it, gradients and compilers see it.
 
-`torch.ops.bagwise.posterior(log_probs, sizes, counts, engine, options)` returns each bag's
-log-likelihood (B,), the weights (N, C), and the gradient (N, C) where that is not the weights (else
-it is empty). An operator has a shape that compilers can reason about without running it, so a
-compiled training step calls it like any other.
+`torch.ops.bagwise.posterior(log_probs, *bags.tensors, engine, options)`
+returns each bag's log-likelihood (B,), the weights (N, C), and the gradient (N, C) where that is
+not the weights (else it is empty). An operator has a shape that compilers can reason about without
+running it, so a compiled training step calls it like any other.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def posterior(
     """Check the input, run an engine (CPU, double precision), bring back tensors."""
     check_shapes(log_probs, bags)
     numbers = [float(option) for option in options]
-    log_likelihood, weights, _ = _posterior(log_probs, *bags.tensors, engine, numbers)
+    possible = bags.others_impossible(log_probs)
+    log_likelihood, weights, _ = _posterior(possible, *bags.tensors, engine, numbers)
     return Posterior(log_likelihood, weights.detach())
 
 
@@ -65,10 +66,13 @@ def _posterior(
     log_probs: torch.Tensor,
     sizes: torch.Tensor,
     counts: torch.Tensor,
+    begins: torch.Tensor | None,
+    log_f: torch.Tensor | None,
+    expected: torch.Tensor | None,
     engine: str,
     options: list[float],
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    bags = Bags.of_tensors(sizes, counts)
+    bags = Bags.of_tensors(sizes, counts, begins, log_f, expected)
     log_p, shifts = checked_array(log_probs, bags)
     log_likelihood = np.empty(len(bags))
     weights = np.empty(log_p.shape)
@@ -92,6 +96,9 @@ def _(
     log_probs: torch.Tensor,
     sizes: torch.Tensor,
     counts: torch.Tensor,
+    begins: torch.Tensor | None,
+    log_f: torch.Tensor | None,
+    expected: torch.Tensor | None,
     engine: str,
     options: list[float],
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -103,20 +110,20 @@ def _(
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-    log_probs, sizes, counts, ctx.engine, ctx.options = inputs
+    log_probs, *known, ctx.engine, ctx.options = inputs
     gradient = output[2] if _ENGINES[ctx.engine].own_gradient else output[1]
-    ctx.save_for_backward(log_probs, sizes, counts, gradient)
+    ctx.save_for_backward(log_probs, gradient, *known)
 
 
 def _backward(ctx: Any, grad: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    log_probs, sizes, counts, gradient = ctx.saved_tensors
+    log_probs, gradient, *known = ctx.saved_tensors
     if torch.is_grad_enabled():  # someone wants to differentiate the gradient
         found = _Gradient.apply(  # type: ignore[no-untyped-call]
-            log_probs, grad, gradient.detach(), sizes, counts, ctx.engine, ctx.options
+            log_probs, grad, gradient.detach(), ctx.engine, ctx.options, *known
         )
     else:
-        found = _by_row(grad, sizes, len(log_probs)) * gradient
-    return found.to(log_probs.dtype), None, None, None, None
+        found = _by_row(grad, known[0], len(log_probs)) * gradient
+    return found.to(log_probs.dtype), *([None] * 7)
 
 
 _posterior.register_autograd(_backward, setup_context=_keep)
@@ -137,26 +144,25 @@ class _Gradient(torch.autograd.Function):
         log_probs: torch.Tensor,
         grad: torch.Tensor,
         gradient: torch.Tensor,
-        sizes: torch.Tensor,
-        counts: torch.Tensor,
         engine: str,
         options: list[float],
+        *known: torch.Tensor,
     ) -> torch.Tensor:
-        ctx.save_for_backward(log_probs, grad, gradient, sizes, counts)
+        ctx.save_for_backward(log_probs, grad, gradient, *known)
         ctx.engine, ctx.options = engine, options
-        return _by_row(grad, sizes, len(log_probs)) * gradient
+        return _by_row(grad, known[0], len(log_probs)) * gradient
 
     @staticmethod
     def backward(ctx: Any, direction: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        log_probs, grad, gradient, sizes, counts = ctx.saved_tensors
-        bags = Bags.of_tensors(sizes, counts)
+        log_probs, grad, gradient, *known = ctx.saved_tensors
+        bags = Bags.of_tensors(*known)
         curve = _ENGINES[ctx.engine].curve
         if curve is None:
             raise RuntimeError(
                 f"the engine {ctx.engine!r} has no second derivative of the log-likelihood; "
                 'use engine="exact", which has.'
             )
-        v = direction * _by_row(grad, sizes, len(log_probs))
+        v = direction * _by_row(grad, known[0], len(log_probs))
         log_p, _ = checked_array(log_probs, bags)
         bent = curve(log_p, bags, v.detach().cpu().double().numpy(), *ctx.options)
         of_bags = torch.zeros_like(grad).index_add(
@@ -165,7 +171,7 @@ class _Gradient(torch.autograd.Function):
         second = torch.from_numpy(bent).to(log_probs.dtype).to(log_probs.device)
         if torch.is_grad_enabled():
             second, of_bags = _NoThird.apply(second, of_bags, log_probs, grad, direction)  # type: ignore[no-untyped-call]
-        return second, of_bags, None, None, None, None, None
+        return second, of_bags, *([None] * 8)
 
 
 class _NoThird(torch.autograd.Function):

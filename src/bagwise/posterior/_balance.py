@@ -26,7 +26,7 @@ def covariance(w: FloatArray) -> FloatArray:
 
 
 @inline
-def balance(w: FloatArray, n: IntArray) -> bool:
+def balance(w: FloatArray, n: IntArray | FloatArray) -> bool:
     """Scale columns and rows of w (K, A) until columns sum to n and rows to 1; whether they do.
 
     Sinkhorn steps are cheap but can be slow; where they are, Newton steps on the logarithms of the
@@ -52,7 +52,7 @@ def balance(w: FloatArray, n: IntArray) -> bool:
         for a in range(A):
             excess[a] = w[:, a].sum() - n[a]
             sigma[a, a] += 1e-9 * (n[a] + abs(excess[a])) + 1e-14
-        _solve(sigma, excess)
+        solve(sigma, excess)
         longest = _LONGEST
         for a in range(A):
             longest = max(longest, abs(excess[a]))
@@ -66,7 +66,7 @@ def balance(w: FloatArray, n: IntArray) -> bool:
 
 
 @inline
-def _left_over(w: FloatArray, n: IntArray) -> float:
+def _left_over(w: FloatArray, n: IntArray | FloatArray) -> float:
     worst = 0.0
     for a in range(len(n)):
         worst = max(worst, abs(w[:, a].sum() - n[a]))
@@ -74,7 +74,7 @@ def _left_over(w: FloatArray, n: IntArray) -> float:
 
 
 @inline
-def _solve(matrix: FloatArray, x: FloatArray) -> None:
+def solve(matrix: FloatArray, x: FloatArray) -> None:
     """Replace x by the solution y of matrix y = x, for a positive definite matrix.
 
     By plain elimination: numba takes six seconds to compile a call of LAPACK.

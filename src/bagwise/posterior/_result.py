@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.posterior._flow import assign_potentials, possible_classes
 from bagwise.posterior._kernels import kernel
 from bagwise.posterior._tilt import assign, classes_by_count
 
@@ -78,12 +79,19 @@ def _refuse_nan(log_p: FloatArray, bags: Bags) -> None:
 
 def _refuse_impossible(log_p: FloatArray, bags: Bags) -> None:
     possible = np.ones(len(bags), dtype=np.bool_)
-    _find_possible(log_p, bags.offsets, bags.counts, possible)
+    _find_possible(log_p, bags.offsets, bags.least, bags.is_sharp, possible)
+    known = bags.potentials
+    if known is not None:
+        _find_possible_with_potentials(
+            log_p, bags.offsets, bags.least, known.begins, known.log_f, bags.is_sharp, possible
+        )
     if not possible.all():
         bag, n_bags = int(np.argmin(possible)), int((~possible).sum())
         others = f" ({n_bags} bags in all)" if n_bags > 1 else ""
+        least, most = bags.least[bag].tolist(), bags.most[bag].tolist()
+        counts = f"{least}" if least == most else f"from {least} to {most}"
         raise ValueError(
-            f"no labeling of bag {bag}{others} has its counts {bags.counts[bag].tolist()}: too "
+            f"no labeling of bag {bag}{others} has its counts {counts}: too "
             "many log-probabilities are -inf. Use finite log-probabilities (log_softmax gives "
             "them), or check the counts."
         )
@@ -91,12 +99,40 @@ def _refuse_impossible(log_p: FloatArray, bags: Bags) -> None:
 
 @kernel
 def _find_possible(
-    log_probs: FloatArray, offsets: IntArray, counts: IntArray, possible: npt.NDArray[np.bool_]
+    log_probs: FloatArray,
+    offsets: IntArray,
+    counts: IntArray,
+    is_sharp: npt.NDArray[np.bool_],
+    possible: npt.NDArray[np.bool_],
 ) -> None:
     for bag in range(len(counts)):
         log_p = log_probs[offsets[bag] : offsets[bag + 1]]
-        if log_p.min() == -np.inf:
+        if is_sharp[bag] and log_p.min() == -np.inf:
             classes = classes_by_count(counts[bag])
             assigned = np.empty(len(log_p), np.int64)
             moves = np.empty((len(classes), len(classes)))
             possible[bag] = assign(log_p, counts[bag], classes, assigned, moves)
+
+
+@kernel
+def _find_possible_with_potentials(
+    log_probs: FloatArray,
+    offsets: IntArray,
+    low: IntArray,
+    begins: IntArray,
+    log_f: FloatArray,
+    is_sharp: npt.NDArray[np.bool_],
+    possible: npt.NDArray[np.bool_],
+) -> None:
+    C = low.shape[1]
+    for bag in range(len(low)):
+        log_p = log_probs[offsets[bag] : offsets[bag + 1]]
+        if not is_sharp[bag] and log_p.min() == -np.inf:
+            windows = begins[bag * C : (bag + 1) * C + 1]
+            classes = possible_classes(low[bag], windows)
+            assigned = np.empty(len(log_p), np.int64)
+            filled = np.empty(len(classes), np.int64)
+            moves = np.empty((len(classes), len(classes)))
+            possible[bag] = assign_potentials(
+                log_p, low[bag], windows, log_f, classes, assigned, filled, moves
+            )

@@ -159,7 +159,7 @@ def assign(
                     through = distance[a] + moves[a, b]
                     if through + _ROUNDING * (1.0 + abs(through)) >= distance[b]:
                         continue
-                    if not _leads_to(before, b, a):
+                    if not leads_to(before, b, a):
                         distance[b] = through
                         before[b] = a
                         changed = True
@@ -175,15 +175,15 @@ def assign(
         while before[end] >= 0:
             origin = before[end]
             assigned[mover[origin, end]] = end
-            _moves_from(log_probs, classes, assigned, end, k, moves, mover)
+            moves_from(log_probs, classes, assigned, end, k, moves, mover)
             end = origin
         assigned[k] = end
-        _moves_from(log_probs, classes, assigned, end, k + 1, moves, mover)
+        moves_from(log_probs, classes, assigned, end, k + 1, moves, mover)
     return True
 
 
 @inline
-def _leads_to(before: IntArray, b: int, a: int) -> bool:
+def leads_to(before: IntArray, b: int, a: int) -> bool:
     """Whether the chain of moves that ends in class a passes class b.
 
     A circle of moves gains nothing but rounding errors, which can look like a gain each time round:
@@ -195,7 +195,7 @@ def _leads_to(before: IntArray, b: int, a: int) -> bool:
 
 
 @inline
-def _moves_from(
+def moves_from(
     log_probs: FloatArray,
     classes: IntArray,
     assigned: IntArray,

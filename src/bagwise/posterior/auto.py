@@ -11,6 +11,7 @@ from bagwise.posterior._autograd import Engine, add_engine, posterior
 from bagwise.posterior._result import Posterior
 from bagwise.posterior.bethe import fill_bethe
 from bagwise.posterior.exact import MAX_STATES, curve_exact, fill_exact, lattice_states
+from bagwise.posterior.exact_potentials import fill_exact_potentials
 from bagwise.posterior.pruned import fill_pruned
 
 AUTO_STATES = 2**16
@@ -46,10 +47,13 @@ def auto_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = AUTO_S
 
 def is_small(bags: Bags, max_states: float) -> npt.NDArray[np.bool_]:
     """(B,) whether the lattice of the whole bag is computed."""
-    two_classes = (bags.counts > 0).sum(axis=1) <= 2
-    most = np.where(two_classes, max(max_states, MAX_STATES), max_states)
-    small: npt.NDArray[np.bool_] = lattice_states(bags) <= most
+    small: npt.NDArray[np.bool_] = lattice_states(bags) <= _most_states(bags, max_states)
     return small
+
+
+def _most_states(bags: Bags, max_states: float) -> FloatArray:
+    two_classes = (bags.most > 0).sum(axis=1) <= 2
+    return np.where(two_classes, max(max_states, MAX_STATES), max_states)
 
 
 def fill_auto(
@@ -61,11 +65,17 @@ def fill_auto(
 ) -> None:
     """What `Engine.fill` of the engine does."""
     small = is_small(bags, max_states)
-    if small.any():
-        fill_exact(np.flatnonzero(small), log_p, bags, log_likelihood, weights)
-    large = np.flatnonzero(~small)
+    sharp = bags.is_sharp
+    fill_exact(np.flatnonzero(small & sharp), log_p, bags, log_likelihood, weights)
+    large = np.flatnonzero(~small & sharp)
     if len(large):
         large = fill_pruned(large, log_p, bags, log_likelihood, weights)
+    if bags.potentials is not None:
+        most = _most_states(bags, max_states)
+        for limit in np.unique(most[~sharp]):
+            soft = np.flatnonzero(~sharp & (most == limit))
+            states = fill_exact_potentials(soft, log_p, bags, log_likelihood, weights, limit)
+            large = np.append(large, soft[states[soft] > 0])
     if len(large):
         fill_bethe(large, log_p, bags, log_likelihood, weights)
 

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.special import i0e, i1e
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._autograd import Engine, add_engine, posterior
-from bagwise.posterior._balance import balance, covariance
+from bagwise.posterior._balance import balance
+from bagwise.posterior._bethe import LOG_G, MOST, SLOPE, add_gap, beliefs, odds, totals
 from bagwise.posterior._kernels import inline, kernel, over_bags
 from bagwise.posterior._result import Posterior
 from bagwise.posterior._tilt import classes_by_count, tilt
+from bagwise.posterior.bethe_potentials import bethe_with_potentials
 from bagwise.posterior.poisson_binomial import cardinality_probability, cardinality_ratios
 
 TOLERANCE = 1e-3
 MAX_ITERATIONS = 200
-
-_MOST = 1e50  # messages are clipped to [1 / _MOST, _MOST]: certain enough, and far from overflow
-
-# log g(v) and its derivative for g(v) = exp(-v) I_0(v), tabulated over u = v / (1 + v) in [0, 1)
-# after taking out their growth at large v; read with linear interpolation (error below 1e-7).
-_U = np.linspace(0.0, 1.0, 4097)
-_V = _U[:-1] / (1.0 - _U[:-1])
-_LOG_G = np.append(np.log(i0e(_V)) + 0.5 * np.log1p(_V), -0.5 * np.log(2 * np.pi))
-_SLOPE = np.append((i1e(_V) / i0e(_V) - 1.0) * (1.0 + _V), -0.5)
 
 
 def bethe_posterior(
@@ -57,6 +50,13 @@ def bethe_posterior(
     the gap adds to d log P / d log p. The factor a = 1 - .7 exp(-mean_c v_c / 1.7) keeps the step
     short where few instances are uncertain and g is a poor guide; its two constants were fitted by
     eye on generated bags (K = 4 to 64, 3 and 10 classes), like those of `benchmarks/accuracy.py`.
+
+    Where the counts are not exact, a class weighs a window of them by its potential,
+
+        r[k, c] = sum_m P(N_-k = m) f_c(m + 1) / sum_m P(N_-k = m) f_c(m)
+
+    and no class is left out of Sigma, to whose diagonal is added how wide f_c is: u v / (v - u), if
+    the variance of the count is v by the other classes' messages alone and u with f_c.
 
     Cost: about K^2 log C steps an iteration over all classes, typically 5 to 15 iterations in all;
     memory K C. Accuracy: `benchmarks/accuracy.py` compares it with the exact engine; the mean L1
@@ -134,25 +134,23 @@ def fill_bethe(
     """Compute the bags in `index`: their entries of `log_likelihood`, their rows of `weights`."""
     converged = np.ones(len(bags), dtype=np.bool_)
     balanced = np.ones(len(bags), dtype=np.bool_)
+    how: tuple[Any, ...] = (correction, float(tolerance), max_iterations, LOG_G, SLOPE)
+    found: tuple[Any, ...] = (log_likelihood, weights, converged, balanced)
 
     def run(part: IntArray) -> None:
-        _bethe(
-            part,
-            log_p,
-            bags.offsets,
-            bags.counts,
-            correction,
-            float(tolerance),
-            max_iterations,
-            _LOG_G,
-            _SLOPE,
-            log_likelihood,
-            weights,
-            converged,
-            balanced,
-        )
+        _bethe(part, log_p, bags.offsets, bags.least, *how, *found)
 
-    over_bags(run, index, 50.0 * bags.sizes[index] ** 2)
+    def run_potentials(part: IntArray) -> None:
+        assert bags.potentials is not None
+        known = (bags.least, bags.potentials.begins, bags.potentials.log_f)
+        bethe_with_potentials(part, log_p, bags.offsets, *known, *how, *found)
+
+    sharp = index[bags.is_sharp[index]]
+    if len(sharp):
+        over_bags(run, sharp, 50.0 * bags.sizes[sharp] ** 2)
+    if len(sharp) < len(index):
+        soft = index[~bags.is_sharp[index]]
+        over_bags(run_potentials, soft, 20.0 * bags.n_classes * bags.sizes[soft] ** 2)
     if not balanced.all():
         warnings.warn(
             f"the weights of {(~balanced).sum()} of {len(bags)} bags (the first is bag "
@@ -202,11 +200,11 @@ def _bethe(
             converged[bag] = _propagate(p, n, messages, tolerance, max_iterations)
             log_likelihood[bag] += _bethe_value(p, n, messages)
             if correction:
-                w = _beliefs(p, messages)
-                log_likelihood[bag] += _add_gap(w, log_g, slope, p)
+                w = beliefs(p, messages)
+                log_likelihood[bag] += add_gap(w, np.zeros(A), A - 1, log_g, slope, p)
                 again = _propagate(p, n, messages, tolerance, max_iterations)
                 converged[bag] = converged[bag] and again
-            p = _beliefs(p, messages)
+            p = beliefs(p, messages)
             balanced[bag] = balance(p, n)
         for k in range(K):
             for a in range(A):
@@ -226,10 +224,10 @@ def _propagate(
     ratio = np.empty(K)
     for _ in range(max_iterations):
         change = 0.0
-        _totals(p, messages, total)
+        totals(p, messages, total)
         for a in range(A):
-            _odds(p, messages, total, a, rest, yes, no)
-            cardinality_ratios(yes, no, n[a], _MOST, ratio)
+            odds(p, messages, total, a, rest, yes, no)
+            cardinality_ratios(yes, no, n[a], MOST, ratio)
             for k in range(K):
                 before = p[k, a] * messages[k, a] / (rest[k] + p[k, a] * messages[k, a])
                 messages[k, a] = ratio[k]
@@ -241,39 +239,6 @@ def _propagate(
 
 
 @inline
-def _totals(p: FloatArray, messages: FloatArray, total: FloatArray) -> None:
-    K, A = p.shape
-    for k in range(K):
-        total[k] = 0.0
-        for a in range(A):
-            total[k] += p[k, a] * messages[k, a]
-
-
-@inline
-def _odds(
-    p: FloatArray,
-    messages: FloatArray,
-    total: FloatArray,
-    a: int,
-    rest: FloatArray,
-    yes: FloatArray,
-    no: FloatArray,
-) -> None:
-    """What class a hears from each instance: the probability of a, and of any other class."""
-    K, A = p.shape
-    for k in range(K):
-        rest[k] = total[k] - p[k, a] * messages[k, a]
-        if rest[k] < 1e-6 * total[k]:  # most digits cancelled: add up the others instead
-            rest[k] = 0.0
-            for b in range(A):
-                if b != a:
-                    rest[k] += p[k, b] * messages[k, b]
-        both = p[k, a] + rest[k]
-        yes[k] = p[k, a] / both
-        no[k] = rest[k] / both
-
-
-@inline
 def _bethe_value(p: FloatArray, n: IntArray, messages: FloatArray) -> float:
     """log of prod_c Z_c / prod_k Z_k^(C - 1); stationary in the messages, so they may be rough."""
     K, A = p.shape
@@ -281,81 +246,13 @@ def _bethe_value(p: FloatArray, n: IntArray, messages: FloatArray) -> float:
     rest = np.empty(K)
     yes = np.empty(K)
     no = np.empty(K)
-    _totals(p, messages, total)
+    totals(p, messages, total)
     value = 0.0
     for k in range(K):
         value -= (A - 1) * np.log(total[k])
     for a in range(A):
-        _odds(p, messages, total, a, rest, yes, no)
+        odds(p, messages, total, a, rest, yes, no)
         value += np.log(cardinality_probability(yes, no, n[a]))
         for k in range(K):
             value += np.log(p[k, a] + rest[k])
     return value
-
-
-@inline
-def _beliefs(p: FloatArray, messages: FloatArray) -> FloatArray:
-    w = p * messages
-    for k in range(len(w)):
-        w[k] /= w[k].sum()
-    return w
-
-
-@inline
-def _add_gap(w: FloatArray, log_g: FloatArray, slope: FloatArray, p: FloatArray) -> float:
-    """Multiply p by exp(a * d gap / d w); returns gap(w)."""
-    K, A = w.shape
-    sigma = covariance(w)
-    variance = np.diag(sigma).copy()
-    gap = 0.0
-    slopes = np.empty(A)
-    for a in range(A):
-        value, slopes[a] = _log_g(variance[a], log_g, slope)
-        gap -= value
-
-    # Elimination, smallest pivot first: d d_i / d Sigma = m m' for row m of the inverse factor.
-    gradient = np.zeros((A, A))
-    inverse = np.eye(A)
-    left = np.ones(A, np.bool_)
-    for _ in range(A - 1):
-        i = -1
-        for a in range(A):
-            if left[a] and (i < 0 or sigma[a, a] < sigma[i, i]):
-                i = a
-        left[i] = False
-        pivot = max(sigma[i, i], 0.0)
-        value, rate = _log_g(pivot, log_g, slope)
-        gap += value
-        for a in range(A):
-            for b in range(A):
-                gradient[a, b] += rate * inverse[i, a] * inverse[i, b]
-        if pivot > 1e-12:
-            for a in range(A):
-                if left[a]:
-                    factor = sigma[a, i] / pivot
-                    for b in range(A):
-                        inverse[a, b] -= factor * inverse[i, b]
-                        if left[b]:
-                            sigma[a, b] -= factor * sigma[i, b]
-
-    step = 1.0 - 0.7 * np.exp(-variance.mean() / 1.7)
-    for k in range(K):
-        total = 0.0
-        for a in range(A):
-            direction = gradient[a, a] - slopes[a] * (1.0 - 2.0 * w[k, a])
-            for b in range(A):
-                direction -= 2.0 * gradient[a, b] * w[k, b]
-            p[k, a] *= np.exp(step * direction)
-            total += p[k, a]
-        p[k] /= total
-    return gap
-
-
-@inline
-def _log_g(v: float, log_g: FloatArray, slope: FloatArray) -> tuple[float, float]:
-    """log g(v) and its derivative, from the tables."""
-    place = v / (1.0 + v) * (len(log_g) - 1)
-    i = min(int(place), len(log_g) - 2)
-    f = place - i
-    value = log_g[i] * (1.0 - f) + log_g[i + 1] * f - 0.5 * np.log1p(v)
-    return value, (slope[i] * (1.0 - f) + slope[i + 1] * f) / (1.0 + v)

@@ -13,6 +13,7 @@ from bagwise.posterior._autograd import Engine, add_engine, posterior
 from bagwise.posterior._kernels import inline, kernel, over_bags
 from bagwise.posterior._result import Posterior
 from bagwise.posterior._tilt import classes_by_count, tilt
+from bagwise.posterior.exact_potentials import curve_exact_potentials, fill_exact_potentials
 
 MAX_STATES = 2**24
 _Numbers = npt.NDArray[Any]  # real, or complex for derivatives
@@ -22,10 +23,13 @@ _STEP = 1e-100  # of the complex step
 def lattice_states(bags: Bags) -> FloatArray:
     """(B,) states of each bag's lattice, prod_c (n_c + 1), as floats because they can be huge.
 
+    Of bags with potentials it counts those up to the largest possible counts; the engine finds out
+    which of them carry mass.
+
     >>> lattice_states(Bags([4, 2], [[2, 1, 1], [2, 0, 0]]))
     array([12.,  3.])
     """
-    states: FloatArray = np.prod(bags.counts + 1.0, axis=1)
+    states: FloatArray = np.prod(bags.most + 1.0, axis=1)
     return states
 
 
@@ -67,26 +71,36 @@ def _fill(
     weights: FloatArray,
     max_states: float,
 ) -> None:
-    states = lattice_states(bags)
+    sharp = np.flatnonzero(bags.is_sharp)
+    states = np.where(bags.is_sharp, lattice_states(bags), 0.0)
+    if (states <= max_states).all():
+        fill_exact(sharp, log_p, bags, log_likelihood, weights)
+        if bags.potentials is not None:
+            soft = np.flatnonzero(~bags.is_sharp)
+            states = fill_exact_potentials(soft, log_p, bags, log_likelihood, weights, max_states)
     if (states > max_states).any():
         bad = int(np.argmax(states > max_states))
+        needed = _lattice_bytes(bags.least[bad]) if bags.is_sharp[bad] else 8 * states[bad]
         raise ValueError(
             f"the exact lattice of bag {bad} (size {bags.sizes[bad]}) has {states[bad]:.3g} "
-            f"states, which need {_memory(_lattice_bytes(bags.counts[bad]))} of memory; "
+            f"states, which need {_memory(needed)} of memory; "
             f'max_states is {max_states:.0f}. Use engine="bethe" (or "auto"), or raise max_states.'
         )
-    fill_exact(np.arange(len(bags)), log_p, bags, log_likelihood, weights)
 
 
 def fill_exact(
     index: IntArray, log_p: FloatArray, bags: Bags, log_likelihood: FloatArray, weights: FloatArray
 ) -> None:
-    """Compute the bags in `index`: their entries of `log_likelihood`, their rows of `weights`."""
+    """Compute the bags in `index`, whose counts are sharp: their entries of `log_likelihood`, their
+    rows of `weights`.
+    """
+    if len(index) == 0:
+        return
     states = lattice_states(bags)
 
     def run(part: IntArray) -> None:
         space = np.empty(2 * int(states[part].max()))
-        _exact(part, log_p, bags.offsets, bags.counts, space, log_likelihood, weights)
+        _exact(part, log_p, bags.offsets, bags.least, space, log_likelihood, weights)
 
     over_bags(run, index, states[index] * bags.n_classes)
 
@@ -104,9 +118,14 @@ def curve_exact(log_p: FloatArray, bags: Bags, direction: FloatArray, *_: float)
 
     def run(part: IntArray) -> None:
         space = np.empty(2 * int(states[part].max()), np.complex128)
-        _exact_curve(part, log_p, bags.offsets, bags.counts, direction, space, bent)
+        _exact_curve(part, log_p, bags.offsets, bags.least, direction, space, bent)
 
-    over_bags(run, np.arange(len(bags)), 4 * states * bags.n_classes)
+    sharp = np.flatnonzero(bags.is_sharp)
+    if len(sharp):
+        over_bags(run, sharp, 4 * states[sharp] * bags.n_classes)
+    if bags.potentials is not None:
+        soft = np.flatnonzero(~bags.is_sharp)
+        curve_exact_potentials(soft, log_p, bags, direction, bent)
     return bent
 
 

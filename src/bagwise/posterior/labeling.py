@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.bags import Bags, FloatArray, IntArray, Potentials
+from bagwise.posterior._flow import assign_potentials, possible_classes
 from bagwise.posterior._kernels import kernel, over_bags
 from bagwise.posterior._result import checked_array
 from bagwise.posterior._tilt import assign, classes_by_count
@@ -13,6 +14,9 @@ from bagwise.posterior._tilt import assign, classes_by_count
 
 def most_probable_labeling(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
     """The labels Y that maximise sum_k log p[k, Y_k] among those with exactly the bags' counts.
+
+    Where counts are not exact, they maximise sum_k log p[k, Y_k] + sum_c log f_c(N_c): potentials
+    decide with the instances.
 
     A transport problem, solved exactly by successive shortest paths over the classes: about
     K (K + C^2) steps a bag.
@@ -28,14 +32,41 @@ def most_probable_labeling(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
     >>> most_probable_labeling(log_probs, Bags([3], [[1, 2]]))
     tensor([0, 1, 1])
     """
-    log_p, _ = checked_array(log_probs, bags)
+    log_p, _ = checked_array(bags.others_impossible(log_probs), bags)
     labels = np.empty(len(log_p), dtype=np.int64)
 
-    def run(part: IntArray) -> None:
-        _label(part, log_p, bags.offsets, bags.counts, labels)
+    known = bags.potentials
+    if known is not None:
+        _refuse_bumps(known)
 
-    over_bags(run, np.arange(len(bags)), bags.sizes * (bags.sizes + bags.n_classes**2.0))
+    def run(part: IntArray) -> None:
+        _label(part, log_p, bags.offsets, bags.least, labels)
+
+    def run_potentials(part: IntArray) -> None:
+        assert known is not None
+        _label_with_potentials(
+            part, log_p, bags.offsets, bags.least, known.begins, known.log_f, labels
+        )
+
+    for of_bags, which in ((run, bags.is_sharp), (run_potentials, ~bags.is_sharp)):
+        index = np.flatnonzero(which)
+        if len(index):
+            over_bags(of_bags, index, bags.sizes[index] * (bags.sizes[index] + bags.n_classes**2.0))
     return torch.from_numpy(labels).to(log_probs.device)
+
+
+def _refuse_bumps(known: Potentials) -> None:
+    """Potentials that are not log-concave could have better labelings than are found."""
+    rise = np.diff(known.log_f, prepend=0.0, append=0.0)[1:]  # of entry i + 1 over entry i
+    last = np.zeros(len(known.log_f), dtype=np.bool_)
+    last[known.begins[1:] - 1] = True
+    inner = ~(last | np.roll(last, -1))[:-1]
+    steeper = rise[1:] > rise[:-1] + 1e-6 * (1.0 + np.abs(rise[:-1]))
+    if (inner & steeper).any():
+        raise ValueError(
+            "the potentials of some bags are not log-concave (they fall and rise again), and the "
+            "most probable labeling is then not found; use the posterior weights of bag_posterior."
+        )
 
 
 @kernel
@@ -48,4 +79,28 @@ def _label(
         assigned = np.empty(offsets[bag + 1] - offsets[bag], np.int64)
         moves = np.empty((len(classes), len(classes)))
         assign(log_probs[rows], counts[bag], classes, assigned, moves)
+        labels[rows] = classes[assigned]
+
+
+@kernel
+def _label_with_potentials(
+    index: IntArray,
+    log_probs: FloatArray,
+    offsets: IntArray,
+    low: IntArray,
+    begins: IntArray,
+    log_f: FloatArray,
+    labels: IntArray,
+) -> None:
+    C = low.shape[1]
+    for bag in index:
+        rows = slice(offsets[bag], offsets[bag + 1])
+        windows = begins[bag * C : (bag + 1) * C + 1]
+        classes = possible_classes(low[bag], windows)
+        assigned = np.empty(offsets[bag + 1] - offsets[bag], np.int64)
+        filled = np.empty(len(classes), np.int64)
+        moves = np.empty((len(classes), len(classes)))
+        assign_potentials(
+            log_probs[rows], low[bag], windows, log_f, classes, assigned, filled, moves
+        )
         labels[rows] = classes[assigned]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from scipy.special import gammaln
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._autograd import Engine, add_engine, posterior
@@ -25,7 +26,7 @@ def multinomial_posterior(log_probs: torch.Tensor, bags: Bags) -> Posterior:
     gradient of the log-likelihood flows through every term, so it is not the weights.
 
     Cost: K C. Accuracy: exact for K <= 2; otherwise the coarsest of the engines, and the columns of
-    the weights do not sum to the counts.
+    the weights do not sum to the counts. Where counts are not exact, it takes the expected ones.
     Choose it to reproduce RC_Approx and CC_Approx; `bethe` is closer at any bag size.
 
     Args:
@@ -46,12 +47,12 @@ def _fill(
 ) -> FloatArray:
     gradient = np.empty(log_p.shape)
     # log (K-1)! / prod_c n_c!, the part of the multinomial coefficient all y share
-    shared = _log_factorial(bags.sizes - 1) - _log_factorial(bags.counts).sum(axis=1)
+    counts = bags.expected_counts if bags.potentials is not None else bags.least
+    factorials = _log_factorial(bags.least) if bags.potentials is None else gammaln(counts + 1)
+    shared = _log_factorial(bags.sizes - 1) - factorials.sum(axis=1)
 
     def run(index: IntArray) -> None:
-        _multinomial(
-            index, log_p, bags.offsets, bags.counts, shared, log_likelihood, weights, gradient
-        )
+        _multinomial(index, log_p, bags.offsets, counts, shared, log_likelihood, weights, gradient)
 
     over_bags(run, np.arange(len(bags)), 100.0 * bags.sizes * bags.n_classes)
     return gradient
@@ -71,7 +72,7 @@ def _multinomial(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
-    counts: IntArray,
+    counts: IntArray | FloatArray,
     shared: FloatArray,
     log_likelihood: FloatArray,
     weights: FloatArray,

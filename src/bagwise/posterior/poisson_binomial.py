@@ -68,6 +68,85 @@ def cardinality_ratios(
 
 
 @inline
+def window_ratios(
+    yes: FloatArray,
+    no: FloatArray,
+    low: int,
+    f: FloatArray,
+    most: float,
+    ratio: FloatArray,
+) -> None:
+    """ratio[k] = sum_m P(N_-k = m) f(m + 1) / sum_m P(N_-k = m) f(m), clipped to [1 / most, most].
+
+    N_-k as in `cardinality_ratios`; f(low), f(low + 1), ... are given, and f is 0 elsewhere. The
+    same tree, seen from the other side: a node holds G(m) = E f(m + what the variables outside it
+    add), made from its parent's by taking its sibling's variables in one by one. The leaf of k then
+    holds G(0) and G(1). A node of s variables needs m = 0 .. s only: time K max m, at most 2 K^2.
+    """
+    K = len(yes)
+    depth = 2
+    while 1 << (depth - 2) < K:
+        depth += 1
+    G = np.zeros((depth, K + 1))
+    for i in range(len(f)):
+        G[0, low + i] = f[i]
+    tops = np.empty(depth, np.int64)  # no entry of a level is above it
+    tops[0] = low + len(f) - 1
+    begins = np.empty(2 * depth, np.int64)  # the nodes still to visit
+    ends = np.empty(2 * depth, np.int64)
+    levels = np.empty(2 * depth, np.int64)
+    added_begins = np.empty(2 * depth, np.int64)  # and their siblings
+    added_ends = np.empty(2 * depth, np.int64)
+    begins[0], ends[0], levels[0], added_begins[0], added_ends[0] = 0, K, 0, 0, 0
+    waiting = 1
+    while waiting > 0:
+        waiting -= 1
+        begin, end, level = begins[waiting], ends[waiting], levels[waiting]
+        if level > 0:
+            size = end - begin + added_ends[waiting] - added_begins[waiting]  # of the parent
+            above, here = G[level - 1], G[level]
+            top = min(tops[level - 1], size)
+            for m in range(top + 1):
+                here[m] = above[m]
+            for m in range(top + 1, min(size + 1, K) + 1):
+                here[m] = 0.0
+            for k in range(added_begins[waiting], added_ends[waiting]):
+                size -= 1
+                for m in range(min(top, size) + 1):
+                    here[m] = no[k] * here[m] + yes[k] * here[m + 1]
+                top = min(top, size)
+            tops[level] = top
+        if end - begin == 1:
+            without, with_it = G[level, 0], G[level, 1]
+            ratio[begin] = most if with_it >= most * without else max(with_it / without, 1.0 / most)
+            continue
+        middle = (begin + end) // 2
+        for left in (False, True):
+            begins[waiting] = begin if left else middle
+            ends[waiting] = middle if left else end
+            added_begins[waiting] = middle if left else begin
+            added_ends[waiting] = end if left else middle
+            levels[waiting] = level + 1
+            waiting += 1
+
+
+@inline
+def window_moments(yes: FloatArray, no: FloatArray, low: int, f: FloatArray) -> tuple[float, float]:
+    """Z = sum_m P(N = m) f(m) for the same N and f, and the variance of m with probabilities
+    P(N = m) f(m) / Z. Time K max m.
+    """
+    found = _probabilities_up_to(yes, no, low + len(f) - 1)
+    total, mean, variance = 0.0, 0.0, 0.0
+    for i in range(len(f)):
+        total += found[low + i] * f[i]
+        mean += found[low + i] * f[i] * i
+    mean /= total
+    for i in range(len(f)):
+        variance += found[low + i] * f[i] * (i - mean) ** 2
+    return total, variance / total
+
+
+@inline
 def cardinality_probability(yes: FloatArray, no: FloatArray, n: int) -> float:
     """P(N = n) for the same N. Time K * n."""
     return float(_probabilities_up_to(yes, no, n)[n])

@@ -39,7 +39,7 @@ def fill_pruned(
     tried = index[bags.sizes[index] <= _LARGEST]
 
     def run(part: IntArray) -> None:
-        _pruned(part, log_p, bags.offsets, bags.counts, log_likelihood, weights, done)
+        _pruned(part, log_p, bags.offsets, bags.least, log_likelihood, weights, done)
 
     over_bags(run, tried, 50.0 * bags.sizes[tried] ** 2)
     return index[~done[index]]

@@ -30,6 +30,7 @@ def transport_posterior(
     Cost: iterations * K C. Accuracy: with epsilon = 1 the weights are those of the class factors
     that give the right expected counts (the tilt), an error of order 1 / K; the value, returned as
     the log-likelihood, is then the capacity bound: an upper bound of log P(S|X). Its gradient is w.
+    Where counts are not exact, it takes the expected ones.
     Choose it to reproduce OT; `bethe` costs little more and is much closer.
 
     Args:
@@ -61,9 +62,10 @@ def _fill(
     iterations: float,
 ) -> None:
     steps = int(iterations)
+    counts = bags.expected_counts if bags.potentials is not None else bags.least
 
     def run(index: IntArray) -> None:
-        _transport(index, log_p, bags.offsets, bags.counts, epsilon, steps, log_likelihood, weights)
+        _transport(index, log_p, bags.offsets, counts, epsilon, steps, log_likelihood, weights)
 
     over_bags(run, np.arange(len(bags)), 2.0 * steps * bags.sizes * bags.n_classes)
 
@@ -76,7 +78,7 @@ def _transport(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
-    counts: IntArray,
+    counts: IntArray | FloatArray,
     epsilon: float,
     iterations: int,
     log_likelihood: FloatArray,

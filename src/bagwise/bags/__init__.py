@@ -1,0 +1,22 @@
+"""Bags: sizes, and what is known of their label counts."""
+
+from __future__ import annotations
+
+from bagwise.bags.arrays import FloatArray, IntArray
+from bagwise.bags.bags import Bags
+from bagwise.bags.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Noise
+from bagwise.bags.potentials import Potentials
+from bagwise.bags.shares import rounding_slack
+
+__all__ = [
+    "Bags",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "FloatArray",
+    "Gaussian",
+    "IntArray",
+    "Laplace",
+    "Noise",
+    "Potentials",
+    "rounding_slack",
+]

@@ -1,0 +1,113 @@
+"""Arrays from what users give: numbers of one shape, and errors that name the place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+ArrayLike = npt.ArrayLike | torch.Tensor
+
+
+def numbers(values: ArrayLike, name: str, ndim: int, gaps: bool = False) -> FloatArray:
+    """Finite numbers of `ndim` dimensions; with `gaps`, NaN too."""
+    array = plain_array(values, name, ndim).astype(np.float64)
+    wrong = np.isinf(array) if gaps else ~np.isfinite(array)
+    if wrong.any():
+        bad = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"{name}[{_place(bad)}] is {array[tuple(bad)]}; finite numbers are needed."
+        )
+    return array
+
+
+def whole_numbers(values: ArrayLike, name: str, ndim: int) -> IntArray:
+    """Whole numbers of `ndim` dimensions."""
+    array = plain_array(values, name, ndim)
+    if array.dtype.kind in "iu":
+        return array.astype(np.int64)
+    found = numbers(array, name, ndim)
+    refuse_fractions(found, name)
+    return np.rint(found).astype(np.int64)
+
+
+def refuse_fractions(found: FloatArray, name: str) -> None:
+    """Refuse numbers that are not whole, or too large to tell; NaN passes."""
+    if (np.abs(found) > 2**53).any():
+        bad = np.argwhere(np.abs(found) > 2**53)[0]
+        raise ValueError(f"{name}[{_place(bad)}] is {found[tuple(bad)]:g}; that is too large.")
+    wrong = ~np.isnan(found) & (found != np.rint(found))
+    if wrong.any():
+        bad = np.argwhere(wrong)[0]
+        hint = "; if these are proportions, use Bags.from_proportions" if name == "counts" else ""
+        raise ValueError(
+            f"{name}[{_place(bad)}] is {found[tuple(bad)]:g}; whole numbers are needed{hint}."
+        )
+
+
+def plain_array(values: ArrayLike, name: str, ndim: int) -> npt.NDArray[Any]:
+    """Numbers of `ndim` dimensions as they are given, in numpy."""
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu()
+        values = (values.double() if values.is_floating_point() else values).numpy()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} has rows of different lengths; give a full table.") from error
+    if array.ndim != ndim:
+        expected = {1: "one dimension is", 2: "two dimensions (bags, classes) are"}[ndim]
+        raise ValueError(f"{name} has shape {array.shape}; {expected} expected.")
+    if array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} holds {array.dtype} values; numbers are needed.")
+    return array
+
+
+def first(bad: npt.NDArray[np.bool_] | np.bool_) -> int | None:
+    """The first place where it is so."""
+    return int(np.argmax(bad)) if bad.any() else None
+
+
+def _place(index: npt.NDArray[np.intp]) -> str:
+    return ", ".join(str(int(i)) for i in index)
+
+
+def shown_row(values: npt.NDArray[Any]) -> str:
+    """Numbers of a bag as errors show them."""
+    shown = ", ".join(f"{value:g}" for value in values[:12])
+    return f"[{shown}{', ...' if len(values) > 12 else ''}]"
+
+
+def bag_sizes(sizes: ArrayLike) -> IntArray:
+    """(B,) sizes of bags, each at least 1."""
+    found = whole_numbers(sizes, "sizes", ndim=1)
+    if (bad := first(found < 1)) is not None:
+        raise ValueError(f"bag {bad} has size {found[bad]}; leave empty bags out.")
+    return found
+
+
+def bag_table(values: ArrayLike, sizes: IntArray, name: str, gaps: bool = False) -> FloatArray:
+    """(B, C) finite numbers, a row for each bag; with `gaps`, NaN too."""
+    found = numbers(values, name, 2, gaps)
+    check_table(found, sizes, name)
+    return found
+
+
+def check_table(found: npt.NDArray[Any], sizes: IntArray, name: str) -> None:
+    """Refuse a table that has not a row for each bag."""
+    if len(sizes) != len(found):
+        raise ValueError(
+            f"sizes describes {len(sizes)} bags and {name} {len(found)}; "
+            f"give one row of {name.replace('_', ' ')} for each bag."
+        )
+    if len(sizes) == 0 or found.shape[1] == 0:
+        raise ValueError(
+            f"{name} has shape {found.shape}; at least one bag and one class are needed."
+        )
+    if (bad := first(sizes < 1)) is not None:
+        raise ValueError(f"bag {bad} has size {sizes[bad]}; leave empty bags out.")

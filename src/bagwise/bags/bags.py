@@ -1,0 +1,379 @@
+"""Ragged bags: how many instances each bag has, and what is known of their labels."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from copy import copy
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from bagwise.bags import knowledge as known
+from bagwise.bags.arrays import (
+    ArrayLike,
+    FloatArray,
+    IntArray,
+    bag_table,
+    check_table,
+    first,
+    plain_array,
+    refuse_fractions,
+    shown_row,
+    whole_numbers,
+)
+from bagwise.bags.batching import batches_of
+from bagwise.bags.constructors import Constructors
+from bagwise.bags.potentials import Potentials, join, of_counts
+from bagwise.bags.row_labels import refuse_wrong_labels, rule_out
+
+_Maybe = torch.Tensor | None
+_Tensors = tuple[torch.Tensor, torch.Tensor, _Maybe, _Maybe, _Maybe]
+
+
+class Bags(Constructors):
+    """Sizes and label counts of B bags whose instances lie one bag after the other.
+
+    Instance arrays that go with it have N = sum(sizes) rows: the first sizes[0] rows are bag 0, the
+    next sizes[1] rows are bag 1, and so on.
+
+    Where the counts are not known exactly, other constructors say what is: `from_noisy_counts`,
+    `from_ranges`, `from_proportions` with `decimals`, `from_sample`. What they know becomes
+    `potentials` over the counts, which losses and engines use in place of counts.
+
+    Args:
+        sizes: (B,) instances per bag, each at least 1.
+        counts: (B, C) instances of each label; row b sums to sizes[b]. NaN where a count is not
+            known: what the others leave over is then shared by the classes without one.
+
+    >>> bags = Bags(sizes=[3, 2], counts=[[2, 1], [0, 2]])
+    >>> bags
+    Bags(2 bags, 5 instances, 2 classes, sizes 2 to 3)
+    >>> bags.offsets
+    array([0, 3, 5])
+    """
+
+    sizes: IntArray
+    potentials: Potentials | None
+    """What is known of the counts, where they are not known exactly; else None."""
+    row_labels: IntArray | None
+    """(N,) labels of instances that are known, -1 for the others; None if none is."""
+    label_tensor: torch.Tensor | None
+    """`row_labels` as a tensor."""
+    n_instances: int
+    """N, the number of instances of all bags together."""
+    n_classes: int
+    """C, the number of classes."""
+    tensors: _Tensors
+    """What engines read, in the memory of the arrays; not to be written to: `sizes` and `counts`,
+    and None three times; with potentials `low`, `begins`, `log_f` and `expected` after `sizes`."""
+
+    def __init__(self, sizes: ArrayLike, counts: ArrayLike):
+        sizes_ = whole_numbers(sizes, "sizes", ndim=1)
+        plain = plain_array(counts, "counts", ndim=2)
+        if plain.dtype.kind == "f" and np.isnan(plain).any():
+            found = bag_table(plain, sizes_, "counts", gaps=True)
+            refuse_fractions(found, "counts")
+            self._know(known.of_ranges(found, found, sizes_))
+            return
+        counts_ = whole_numbers(plain, "counts", ndim=2)
+        check_table(counts_, sizes_, "counts")
+        if (bad := first((counts_ < 0).any(axis=1))) is not None:
+            raise ValueError(
+                f"bag {bad} has a negative count: {shown_row(counts_[bad])}; "
+                "counts must be 0 or more."
+            )
+        totals = counts_.sum(axis=1)
+        if (bad := first(totals != sizes_)) is not None:
+            raise ValueError(
+                f"the counts of bag {bad} sum to {totals[bad]}, but its size is {sizes_[bad]}: "
+                f"{shown_row(counts_[bad])}; every instance carries exactly one label."
+            )
+        self._set(sizes_, counts_)
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def _set(self, sizes: IntArray, counts: IntArray, potentials: Potentials | None = None) -> None:
+        self.sizes = np.ascontiguousarray(sizes)
+        self.least = np.ascontiguousarray(counts)
+        self.potentials = potentials
+        self.row_labels, self.label_tensor = None, None
+        # What compiled training steps read must not be computed from arrays when they read it.
+        self.n_instances, self.n_classes = int(sizes.sum()), int(counts.shape[1])
+        known = torch.from_numpy(self.sizes), torch.from_numpy(self.least)
+        self.tensors = (*known, None, None, None)
+        if potentials is not None:
+            begins, log_f = map(torch.from_numpy, (potentials.begins, potentials.log_f))
+            self.tensors = (*known, begins, log_f, torch.from_numpy(potentials.expected))
+            for array in (potentials.begins, potentials.log_f, potentials.expected):
+                array.setflags(write=False)
+        # Derived arrays are cached and kernels read these from several threads: nobody may write.
+        self.sizes.setflags(write=False)
+        self.least.setflags(write=False)
+
+    def _know(self, potentials: Potentials) -> None:
+        """Take potentials, or counts where that is what they come to."""
+        sharp = potentials.is_sharp.all()
+        self._set(potentials.sizes, potentials.low, None if sharp else potentials)
+
+    @classmethod
+    def of_potentials(cls, potentials: Potentials) -> Self:
+        """Bags of which potentials are known."""
+        bags = cls.__new__(cls)
+        bags._know(potentials)
+        return bags
+
+    @classmethod
+    def of_arrays(cls, sizes: IntArray, counts: IntArray) -> Bags:
+        """Bags from arrays known to be right, without checking them again."""
+        bags = cls.__new__(cls)
+        bags._set(sizes, counts)
+        return bags
+
+    @classmethod
+    def of_tensors(cls, *tensors: torch.Tensor | None) -> Bags:
+        """Bags again from their `tensors`, nothing copied, nothing checked."""
+        arrays = [tensor.numpy() for tensor in tensors if tensor is not None]
+        bags = cls.__new__(cls)
+        bags._set(arrays[0], arrays[1], Potentials(*arrays) if len(arrays) > 2 else None)
+        return bags
+
+    @classmethod
+    def join(cls, parts: Sequence[Bags]) -> Bags:
+        """The bags of all parts, one after the other; what is known of them may differ in kind.
+
+        >>> Bags.join([Bags([1], [[0, 1]]), Bags.from_ranges([[0, 1]], [[2, 2]], [2])])
+        Bags(2 bags, 3 instances, 2 classes, sizes 1 to 2, counts of 1 bag not exact)
+        """
+        if not parts or len({part.n_classes for part in parts}) > 1:
+            raise ValueError(
+                f"bags of {[part.n_classes for part in parts]} classes cannot be joined; "
+                "parts with the same number of classes are needed."
+            )
+        joined = join([part.potentials or of_counts(part.least, part.sizes) for part in parts])
+        labels = [
+            np.full(part.n_instances, -1) if part.row_labels is None else part.row_labels
+            for part in parts
+        ]
+        return cls.of_potentials(joined)._labelled(np.concatenate(labels))
+
+    def with_labels(self, labels: ArrayLike) -> Bags:
+        """The same bags, of whose instances some labels are known.
+
+        Engines then count only labelings with these labels: the known instances have weights of 0
+        and 1, and `cc_loss` and `rc_loss` learn from them as from labels.
+
+        Args:
+            labels: (N,) integers 0 .. C-1, and -1 where a label is not known.
+
+        >>> bags = Bags([3], [[1, 2]]).with_labels([-1, 1, -1])
+        >>> from bagwise import bag_posterior
+        >>> bag_posterior(torch.zeros(3, 2), bags).weights
+        tensor([[0.5000, 0.5000],
+                [0.0000, 1.0000],
+                [0.5000, 0.5000]])
+        """
+        found = whole_numbers(labels, "labels", ndim=1)
+        refuse_wrong_labels(found, self.offsets, self.least, self.most)
+        return self._labelled(found)
+
+    def others_impossible(self, log_probs: torch.Tensor) -> torch.Tensor:
+        """log_probs (N, C) with -inf for what known labels rule out."""
+        return log_probs if self.label_tensor is None else rule_out(log_probs, self.label_tensor)
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+    def __repr__(self) -> str:
+        low, high = self.sizes.min(), self.sizes.max()
+        spread = f"all of size {low}" if low == high else f"sizes {low} to {high}"
+        if self.potentials is not None:
+            soft = int((~self.potentials.is_sharp).sum())
+            where = "" if soft == len(self) else f" of {soft} bag{'s' * (soft > 1)}"
+            spread += f", counts{where} not exact"
+        return (
+            f"Bags({len(self)} bag{'s' * (len(self) > 1)}, {self.n_instances} instances, "
+            f"{self.n_classes} classes, {spread})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Bags):
+            return NotImplemented
+        mine, others = self._arrays(), other._arrays()
+        return len(mine) == len(others) and all(map(np.array_equal, mine, others))
+
+    __hash__ = None  # type: ignore[assignment]  # compared by value, holds arrays
+
+    @cached_property
+    def offsets(self) -> IntArray:
+        """(B + 1,) row where each bag begins; bag b has rows offsets[b] .. offsets[b + 1] - 1."""
+        offsets = np.zeros(len(self) + 1, dtype=np.int64)
+        np.cumsum(self.sizes, out=offsets[1:])
+        offsets.setflags(write=False)
+        return offsets
+
+    @cached_property
+    def bag_of_row(self) -> IntArray:
+        """(N,) the bag each instance lies in."""
+        return np.repeat(np.arange(len(self)), self.sizes)
+
+    @property
+    def counts(self) -> IntArray:
+        """(B, C) instances of each label, where they are known exactly; else an error.
+
+        `expected_counts` are there in any case.
+        """
+        if self.potentials is not None:
+            bad = int(np.argmin(self.potentials.is_sharp))
+            raise ValueError(
+                f"the counts of bag {bad} are not known exactly: from "
+                f"{shown_row(self.least[bad])} to {shown_row(self.potentials.high[bad])}. "
+                "expected_counts are their best guess, potentials all that is known."
+            )
+        return self.least
+
+    @cached_property
+    def is_sharp(self) -> npt.NDArray[np.bool_]:
+        """(B,) whether the counts of the bag are known exactly."""
+        if self.potentials is None:
+            return np.ones(len(self), dtype=np.bool_)
+        return self.potentials.is_sharp
+
+    @property
+    def most(self) -> IntArray:
+        """(B, C) the largest possible counts."""
+        return self.least if self.potentials is None else self.potentials.high
+
+    @property
+    def expected_counts(self) -> FloatArray:
+        """(B, C) the counts, or what they are on average given what is known of the bag."""
+        if self.potentials is None:
+            return self.least.astype(np.float64)
+        return self.potentials.expected
+
+    @property
+    def expected_tensor(self) -> torch.Tensor:
+        """`expected_counts` as a tensor, known to compilers; whole numbers where they are exact."""
+        expected = self.tensors[4]
+        return self.tensors[1] if expected is None else expected
+
+    @property
+    def most_tensor(self) -> torch.Tensor:
+        """`most` as a tensor, known to compilers."""
+        low, begins = self.tensors[1:3]
+        return low if begins is None else low + begins.diff().view_as(low) - 1
+
+    @cached_property
+    def proportions(self) -> FloatArray:
+        """(B, C) share of each label in each bag, or the expected share."""
+        shares: FloatArray = self.expected_counts / self.sizes[:, None]
+        return shares
+
+    def _arrays(self) -> tuple[npt.NDArray[Any], ...]:
+        known = self.potentials
+        more = () if known is None else (known.begins, known.log_f)
+        return (
+            self.sizes,
+            self.least,
+            *more,
+            *(() if self.row_labels is None else (self.row_labels,)),
+        )
+
+    def fingerprint(self) -> str:
+        """A short digest of sizes and counts (or potentials), the same for equal bags.
+
+        >>> Bags([1], [[1, 0]]).fingerprint() == Bags([1], [[0, 1]]).fingerprint()
+        False
+        """
+        digest = hashlib.sha256()
+        for array in self._arrays():
+            kind = "<i8" if array.dtype.kind == "i" else "<f8"
+            digest.update(repr(array.shape).encode() + array.astype(kind).tobytes())
+        return digest.hexdigest()[:16]
+
+    def rows(self, index: ArrayLike) -> IntArray:
+        """Rows of the instances of the bags in `index`, bag after bag.
+
+        >>> Bags([3, 2, 1], [[3], [2], [1]]).rows([2, 0])
+        array([5, 0, 1, 2])
+        """
+        index_ = self._bag_index(index)
+        sizes = self.sizes[index_]
+        ends = np.cumsum(sizes)
+        shift = self.offsets[index_] - (ends - sizes)
+        return np.repeat(shift, sizes) + np.arange(ends[-1] if len(ends) else 0)
+
+    def select(self, index: ArrayLike) -> Bags:
+        """The bags in `index`, in that order; `rows(index)` are their instances.
+
+        >>> Bags([3, 2, 1], [[3, 0], [2, 0], [0, 1]]).select([2, 0]).counts
+        array([[0, 1],
+               [3, 0]])
+        """
+        index_ = self._bag_index(index)
+        if len(index_) == 0:
+            raise ValueError("index selects no bag; at least one is needed.")
+        if self.potentials is None:
+            found = Bags.of_arrays(self.sizes[index_], self.least[index_])
+        else:
+            found = Bags.of_potentials(self.potentials.select(index_))
+        if self.row_labels is not None:
+            found = found._labelled(self.row_labels[self.rows(index_)])
+        return found
+
+    def _labelled(self, labels: IntArray) -> Bags:
+        """The same bags with labels that are known to fit."""
+        if (labels < 0).all():
+            return self
+        found = copy(self)
+        found.row_labels, found.label_tensor = labels, torch.from_numpy(labels)
+        labels.setflags(write=False)
+        return found
+
+    def of_classes(self, classes: IntArray) -> Bags:
+        """The same bags with these classes only; the others must not occur in any of them."""
+        if self.potentials is None:
+            found = Bags.of_arrays(self.sizes.copy(), np.ascontiguousarray(self.least[:, classes]))
+        else:
+            found = Bags.of_potentials(self.potentials.of_classes(classes))
+        if self.row_labels is not None:
+            places = np.append(np.searchsorted(classes, np.arange(self.n_classes)), -1)
+            found = found._labelled(places[self.row_labels])
+        return found
+
+    def batches(
+        self,
+        instances: int,
+        order: ArrayLike | None = None,
+        bags: int = 1,
+        most: int | None = None,
+    ) -> Iterator[IntArray]:
+        """Indexes of whole bags, in `order`, each batch holding at most `instances` instances.
+
+        A bag that is larger than the budget is a batch of its own, unless several are asked for.
+
+        Args:
+            instances: the budget of a batch.
+            order: of the bags; their own if not given.
+            bags: every batch holds at least this many, beyond the budget too, as far as there are
+                so many bags and they have no more than `most` instances.
+            most: instances up to which `bags` goes before `instances`; None for any number.
+
+        >>> bags = Bags([3, 2, 2, 9, 1], [[3], [2], [2], [9], [1]])
+        >>> list(bags.batches(instances=5))
+        [array([0, 1]), array([2]), array([3]), array([4])]
+        >>> list(bags.batches(instances=5, bags=2))
+        [array([0, 1]), array([2, 3, 4])]
+        """
+        order_ = np.arange(len(self)) if order is None else self._bag_index(order)
+        return batches_of(self.sizes[order_], order_, instances, bags, most)
+
+    def _bag_index(self, index: ArrayLike) -> IntArray:
+        if plain_array(index, "index", 1).dtype == np.bool_:
+            raise IndexError("index is a mask of booleans; numbers of bags are expected.")
+        index_ = whole_numbers(index, "index", ndim=1)
+        if (bad := first((index_ < 0) | (index_ >= len(self)))) is not None:
+            raise IndexError(f"there is no bag {index_[bad]}; there are {len(self)} bags.")
+        return index_

@@ -1,0 +1,183 @@
+"""The ways in which bags are made from what is known of them."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from bagwise.bags import knowledge as known
+from bagwise.bags.arrays import (
+    ArrayLike,
+    bag_sizes,
+    bag_table,
+    check_table,
+    first,
+    refuse_fractions,
+    shown_row,
+    whole_numbers,
+)
+from bagwise.bags.noise import Noise
+from bagwise.bags.potentials import Potentials
+from bagwise.bags.row_labels import counts_of_labels
+from bagwise.bags.shares import counts_of_shares
+
+
+class Constructors:
+    """What `Bags` can be made from, besides sizes and counts."""
+
+    def __init__(self, sizes: ArrayLike, counts: ArrayLike) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    def of_potentials(cls, potentials: Potentials) -> Self:
+        """Bags of which potentials are known."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_labels(
+        cls,
+        labels: ArrayLike,
+        sizes: ArrayLike,
+        n_classes: int | None = None,
+    ) -> Self:
+        """Count the labels of each bag.
+
+        Args:
+            labels: (N,) labels 0 .. C-1 of the instances, sorted by bag.
+            sizes: (B,) instances per bag; they sum to N.
+            n_classes: C; the largest label plus one if not given.
+
+        >>> from bagwise import Bags
+        >>> Bags.from_labels([0, 0, 1, 1, 1], sizes=[3, 2]).counts
+        array([[2, 1],
+               [0, 2]])
+        """
+        sizes_ = bag_sizes(sizes)
+        labels_ = whole_numbers(labels, "labels", ndim=1)
+        return cls(sizes_, counts_of_labels(labels_, sizes_, n_classes))
+
+    @classmethod
+    def from_noisy_counts(
+        cls, counts: ArrayLike, sizes: ArrayLike, noise: Noise, clipped: bool = False
+    ) -> Self:
+        """Bags whose counts were made noisy, for privacy say.
+
+            f_c(m) = P(noise = counts_c - m)
+
+        Args:
+            counts: (B, C) the noisy counts. They may be negative, fractional (unless the noise is
+                whole) and need not sum to the size; NaN where nothing is known of a class.
+            sizes: (B,) instances per bag, which are known.
+            noise: `Laplace(scale)`, `DiscreteLaplace(scale)`, `Gaussian(std)` or
+                `DiscreteGaussian(std)` of `bagwise.noise`; its width may differ by bag and class.
+            clipped: whether noisy counts below 0 were published as 0.
+
+        >>> from bagwise import Bags, Laplace
+        >>> bags = Bags.from_noisy_counts([[2.4, -0.7]], sizes=[3], noise=Laplace(1.0))
+        >>> bags
+        Bags(1 bag, 3 instances, 2 classes, all of size 3, counts not exact)
+        >>> bags.expected_counts.round(2)
+        array([[2.28, 0.72]])
+        """
+        sizes_ = bag_sizes(sizes)
+        observed = bag_table(counts, sizes_, "counts", gaps=True)
+        if not isinstance(noise, Noise):
+            raise TypeError(
+                f"noise is {noise!r}; one of bagwise.noise is expected, for instance Laplace(4)."
+            )
+        if noise.whole:
+            refuse_fractions(observed, "counts")
+        return cls.of_potentials(known.of_noisy_counts(observed, sizes_, noise, clipped))
+
+    @classmethod
+    def from_ranges(cls, low: ArrayLike, high: ArrayLike, sizes: ArrayLike) -> Self:
+        """Bags of whose counts bounds are known, as where small cells are suppressed.
+
+        Args:
+            low: (B, C) the least count of each label; NaN for none but 0.
+            high: (B, C) the largest count; NaN for none but the size.
+            sizes: (B,) instances per bag.
+
+        >>> from bagwise import Bags
+        >>> bags = Bags.from_ranges(low=[[1, 0, 0]], high=[[4, 4, 20]], sizes=[20])
+        >>> bags.potentials.low, bags.potentials.high      # with what the other classes leave
+        (array([[ 1,  0, 12]]), array([[ 4,  4, 19]]))
+        """
+        sizes_ = bag_sizes(sizes)
+        bounds = []
+        for bound, name in ((low, "low"), (high, "high")):
+            bounds.append(bag_table(bound, sizes_, name, gaps=True))
+            refuse_fractions(bounds[-1], name)
+        if bounds[0].shape != bounds[1].shape:
+            raise ValueError(
+                f"low has shape {bounds[0].shape} and high {bounds[1].shape}; "
+                "both need a row for each bag and a column for each class."
+            )
+        return cls.of_potentials(known.of_ranges(bounds[0], bounds[1], sizes_))
+
+    @classmethod
+    def from_sample(cls, population_counts: ArrayLike, sizes: ArrayLike) -> Self:
+        """Bags that are random samples of larger groups, whose counts are known.
+
+            f_c(m) = binomial(population_counts_c, m)
+
+        Args:
+            population_counts: (B, C) persons of each label in the whole group.
+            sizes: (B,) instances per bag, at most as many as the group has.
+
+        >>> from bagwise import Bags
+        >>> bags = Bags.from_sample([[300, 100]], sizes=[8])
+        >>> bags.expected_counts
+        array([[6., 2.]])
+        """
+        sizes_ = bag_sizes(sizes)
+        population = whole_numbers(population_counts, "population_counts", ndim=2)
+        check_table(population, sizes_, "population_counts")
+        if (bad := first((population < 0).any(axis=1))) is not None:
+            raise ValueError(
+                f"bag {bad} has a negative count: {shown_row(population[bad])}; "
+                "counts must be 0 or more."
+            )
+        return cls.of_potentials(known.of_population(population, sizes_))
+
+    @classmethod
+    def from_proportions(
+        cls,
+        proportions: ArrayLike,
+        sizes: ArrayLike,
+        rounding: Literal["exact", "nearest"] = "exact",
+        decimals: int | None = None,
+    ) -> Self:
+        """Turn each bag's label proportions into counts.
+
+        Args:
+            proportions: (B, C), each row summing to 1.
+            sizes: (B,) instances per bag.
+            rounding: "exact" wants size * proportion to be whole numbers; "nearest" rounds by
+                largest remainder, for proportions that were themselves rounded: each count is
+                rounded down, and the instances left over go to the largest fractions (ties to the
+                class that comes first).
+            decimals: to how many decimals the proportions were rounded: every count that rounds to
+                the proportion is then possible (both at a tie), rather than one guessed. NaN where
+                a class's proportion is not known.
+
+        >>> from bagwise import Bags
+        >>> bags = Bags.from_proportions([[.33, .67]], sizes=[300], decimals=2)
+        >>> bags.potentials.low, bags.potentials.high
+        (array([[ 98, 200]]), array([[100, 202]]))
+        >>> Bags.from_proportions([[.25, .75]], sizes=[4]).counts
+        array([[1, 3]])
+        >>> Bags.from_proportions([[.33, .33, .34]], sizes=[10], rounding="nearest").counts
+        array([[3, 3, 4]])
+        """
+        if rounding not in ("exact", "nearest"):
+            raise ValueError(f'rounding is {rounding!r}; choose "exact" or "nearest".')
+        sizes_ = bag_sizes(sizes)
+        shares = bag_table(proportions, sizes_, "proportions", gaps=decimals is not None)
+        if (bad := first((shares < 0).any(axis=1))) is not None:
+            raise ValueError(
+                f"bag {bad} has a negative proportion: {shown_row(shares[bad])}; "
+                "proportions must be 0 or more."
+            )
+        if decimals is not None:
+            return cls.of_potentials(known.of_rounded_shares(shares, sizes_, decimals))
+        return cls(sizes_, counts_of_shares(shares, sizes_, rounding))

@@ -1,0 +1,124 @@
+"""Potentials from what is known of bags: noisy counts, ranges, rounded shares, samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+from bagwise.bags.arrays import FloatArray, IntArray, first, shown_row
+from bagwise.bags.noise import Noise
+from bagwise.bags.potentials import Potentials, begins_of
+
+
+def of_ranges(low: FloatArray, high: FloatArray, sizes: IntArray) -> Potentials:
+    """f = 1 from low to high; NaN knows no bound."""
+    low = np.where(np.isnan(low), 0.0, low)
+    high = np.where(np.isnan(high), sizes[:, None], high)
+    if (bad := first(((low < 0) | (high < 0)).any(axis=1))) is not None:
+        raise ValueError(
+            f"bag {bad} has a negative count: from {shown_row(low[bad])} to "
+            f"{shown_row(high[bad])}; counts must be 0 or more."
+        )
+    if (bad := first((low > high).any(axis=1))) is not None:
+        c = int(np.argmax(low[bad] > high[bad]))
+        raise ValueError(
+            f"bag {bad} has at least {low[bad, c]:g} and at most {high[bad, c]:g} instances of "
+            f"class {c}; the lower bound must not be above the upper one."
+        )
+    return _over_windows(low, high, sizes, lambda cell, m: np.zeros(len(m)))
+
+
+def of_noisy_counts(
+    observed: FloatArray, sizes: IntArray, noise: Noise, clipped: bool
+) -> Potentials:
+    """f(m) = the noise's probability of observed - m; NaN knows nothing of the class."""
+    if clipped and (bad := first((observed < 0).any(axis=1))) is not None:
+        raise ValueError(
+            f"bag {bad} has a count below 0, {shown_row(observed[bad])}, though they are said to "
+            "be clipped at 0; leave clipped out."
+        )
+    width = noise.widths((observed.shape[0], observed.shape[1]))
+    K = sizes[:, None].astype(np.float64)
+    unknown = np.isnan(observed)
+    nearest = np.clip(np.where(unknown, 0.0, observed), 0.0, K)
+    reach = np.where(unknown, K, np.minimum(noise.reach(width), K))
+    low, high = np.floor(nearest - reach), np.ceil(nearest + reach)
+
+    def log_f(cell: IntArray, m: FloatArray) -> FloatArray:
+        o, w = observed.ravel()[cell], width.ravel()[cell]
+        found = np.zeros(len(m))
+        known = ~np.isnan(o)
+        found[known] = noise.log_prob(o[known] - m[known], w[known])
+        at_zero = clipped & (o == 0)
+        found[at_zero] = noise.log_cdf(-m[at_zero], w[at_zero])
+        return found
+
+    return _over_windows(low, high, sizes, log_f)
+
+
+def of_population(population: IntArray, sizes: IntArray) -> Potentials:
+    """f(m) = binomial(population, m): the K rows are a random sample of the population."""
+    totals = population.sum(axis=1)
+    if (bad := first(totals < sizes)) is not None:
+        raise ValueError(
+            f"the population counts of bag {bad} sum to {totals[bad]}, but it has {sizes[bad]} "
+            f"instances: {shown_row(population[bad])}; a sample is no larger than what it is from."
+        )
+
+    def log_f(cell: IntArray, m: FloatArray) -> FloatArray:
+        n = population.ravel()[cell].astype(np.float64)
+        found: FloatArray = gammaln(n + 1) - gammaln(m + 1) - gammaln(n - m + 1)
+        return found
+
+    left = (totals - sizes)[:, None]
+    found = _over_windows(population - left, population, sizes, log_f)
+    return replace(found, given=sizes[:, None] * (population / totals[:, None]))
+
+
+def of_rounded_shares(shares: FloatArray, sizes: IntArray, decimals: int) -> Potentials:
+    """The counts whose shares round to these."""
+    if not isinstance(decimals, int) or not 0 <= decimals <= 15:
+        raise ValueError(f"decimals is {decimals!r}; a whole number from 0 to 15 is expected.")
+    K = sizes[:, None]
+    slack = K * (0.5 * 10.0**-decimals + 1e-9)
+    low, high = np.ceil(shares * K - slack), np.floor(shares * K + slack)
+    if (bad := first((low > high).any(axis=1))) is not None:
+        c = int(np.argmax(low[bad] > high[bad]))
+        raise ValueError(
+            f"no count of the {sizes[bad]} instances of bag {bad} is a share of "
+            f"{shares[bad, c]:g} (class {c}), rounded to {decimals} decimals; give fewer decimals, "
+            "or use Bags.from_sample if the share is that of a larger group."
+        )
+    return of_ranges(low, high, sizes)
+
+
+def _over_windows(
+    low: npt.NDArray[np.number],
+    high: npt.NDArray[np.number],
+    sizes: IntArray,
+    log_f: Callable[[IntArray, FloatArray], FloatArray],
+) -> Potentials:
+    """Potentials from log_f(cell b C + c, m), over the counts that the bag's size leaves."""
+    K = sizes[:, None].astype(np.float64)
+    low, high = np.maximum(low, 0), np.clip(high, 0, K)
+    # What the bounds of the other classes leave; a second look finds no more than the first.
+    least, most = low.sum(axis=1, keepdims=True), high.sum(axis=1, keepdims=True)
+    if (bad := first((least > K)[:, 0] | (most < K)[:, 0])) is not None:
+        raise ValueError(
+            f"bag {bad} has {sizes[bad]} instances, but its classes have at least "
+            f"{least[bad, 0]:g} and at most {most[bad, 0]:g} together: from "
+            f"{shown_row(low[bad])} to {shown_row(high[bad])}; every instance carries one label."
+        )
+    low, high = np.maximum(low, K - (most - high)), np.minimum(high, K - (least - low))
+    low_ = low.astype(np.int64)
+    widths = (high.astype(np.int64) - low_ + 1).ravel()
+    cell = np.repeat(np.arange(low.size), widths)
+    begins = begins_of(widths)
+    m = (np.repeat(low_.ravel() - begins[:-1], widths) + np.arange(begins[-1])).astype(np.float64)
+    # One possible count says nothing by its potential: a constant factor of P(S|X).
+    values = np.where(widths[cell] == 1, 0.0, log_f(cell, m))
+    return Potentials(sizes, low_, begins, values)

@@ -1,0 +1,75 @@
+"""Labels of single instances, and whether they agree with what is known of their bags."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from bagwise.bags.arrays import IntArray, first, shown_row
+
+
+def refuse_wrong_labels(
+    labels: IntArray, offsets: IntArray, least: IntArray, most: IntArray
+) -> None:
+    """Refuse labels (N,) that there are not, or that the counts of a bag rule out."""
+    n_classes = least.shape[1]
+    if len(labels) != offsets[-1]:
+        raise ValueError(
+            f"there are {len(labels)} labels, but the bags have {offsets[-1]} instances; give one "
+            "for each, and -1 where it is not known."
+        )
+    if (bad := first((labels < -1) | (labels >= n_classes))) is not None:
+        raise ValueError(
+            f"the label of row {bad} is {labels[bad]}; labels lie in 0 .. {n_classes - 1}, and -1 "
+            "says that one is not known."
+        )
+    rows = np.flatnonzero(labels >= 0)
+    bag_of_row = np.searchsorted(offsets, np.arange(len(labels)), side="right") - 1
+    cells = bag_of_row[rows] * n_classes + labels[rows]
+    known = np.bincount(cells, minlength=least.size).reshape(least.shape)
+    bags = (known > most).any(axis=1)
+    if (bad := first(bags)) is not None:
+        c = int(np.argmax(known[bad] > most[bad]))
+        row = rows[cells == bad * n_classes + c][most[bad, c]]  # the first that is too many
+        raise ValueError(
+            f"row {row} is labelled {c}, but bag {bad} has at most {most[bad, c]} instances of "
+            f"that class and {known[bad, c]} are labelled so; its counts are at most "
+            f"{shown_row(most[bad])}. Correct the label or the counts; if the counts are rough, "
+            "say so (Bags.from_noisy_counts, Bags.from_ranges)."
+        )
+    unknown = np.diff(offsets) - known.sum(axis=1)
+    missing = np.maximum(least - known, 0).sum(axis=1)
+    if (bad := first(missing > unknown)) is not None:
+        row = int(offsets[bad] + np.argmax(labels[offsets[bad] : offsets[bad + 1]] >= 0))
+        raise ValueError(
+            f"the labels of bag {bad} (row {row} is its first) leave {unknown[bad]} instances "
+            f"without one, but its counts of at least {shown_row(least[bad])} need "
+            f"{missing[bad]} more; correct the labels or the counts."
+        )
+
+
+def counts_of_labels(labels: IntArray, sizes: IntArray, n_classes: int | None) -> IntArray:
+    """(B, C) counts of labels that are all known."""
+    if sizes.sum() != len(labels):
+        raise ValueError(
+            f"sizes sum to {sizes.sum()}, but there are {len(labels)} labels; "
+            "give one label for each instance."
+        )
+    if n_classes is None:
+        n_classes = int(labels.max()) + 1 if len(labels) else 0
+    if (bad := first((labels < 0) | (labels >= n_classes))) is not None:
+        raise ValueError(
+            f"the label of row {bad} is {labels[bad]}; "
+            f"labels must lie in 0 .. {n_classes - 1} (n_classes={n_classes})."
+        )
+    cells = np.repeat(np.arange(len(sizes)), sizes) * n_classes + labels
+    return np.bincount(cells, minlength=len(sizes) * n_classes).reshape(len(sizes), n_classes)
+
+
+def rule_out(log_probs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """log_probs (N, C) with -inf for every class but the label (N,), where that is not -1."""
+    labels = labels.to(log_probs.device)[:, None]
+    other = torch.arange(log_probs.shape[1], device=log_probs.device) != labels
+    return log_probs.masked_fill(other & (labels >= 0), -math.inf)

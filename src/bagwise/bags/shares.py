@@ -1,0 +1,52 @@
+"""Counts from proportions."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bagwise.bags.arrays import FloatArray, IntArray, first, shown_row
+
+# A count is read off a proportion when size * proportion is this close to a whole number. It allows
+# for proportions held in single precision in bags of thousands.
+_COUNT_TOLERANCE = 1e-3
+
+
+def counts_of_shares(shares: FloatArray, sizes: IntArray, rounding: str) -> IntArray:
+    """(B, C) counts from shares, which must be whole ("exact") or are rounded ("nearest")."""
+    totals = shares.sum(axis=1)
+    slack = 1e-4 if rounding == "exact" else rounding_slack(shares)
+    if (bad := first(np.abs(totals - 1) > slack)) is not None:
+        raise ValueError(
+            f"the proportions of bag {bad} sum to {totals[bad]:.6g}: {shown_row(shares[bad])}; "
+            "they must sum to 1 (if these are counts, use Bags(sizes, counts))."
+        )
+    expected = shares * sizes[:, None]
+    if rounding == "nearest":
+        return _largest_remainder(expected / totals[:, None], sizes)
+    counts = np.rint(expected)
+    off = np.abs(counts - expected).max(axis=1, initial=0)
+    if (bad := first(off > _COUNT_TOLERANCE)) is not None:
+        raise ValueError(
+            f"the proportions of bag {bad} times its size {sizes[bad]} are not whole numbers: "
+            f'{shown_row(expected[bad])}; use rounding="nearest" if they were rounded.'
+        )
+    return counts.astype(np.int64)
+
+
+def rounding_slack(shares: FloatArray) -> float:
+    """How far from 1 the row sums may be if the shares were rounded to two decimals: at most .05.
+
+    Every share counts: one of 0 may have been rounded too.
+
+    >>> round(rounding_slack(np.array([[.33, .33, .33], [0, 0, .99]])), 3)
+    0.015
+    """
+    return float(min(0.005 * shares.shape[1], 0.05) + 1e-6)
+
+
+def _largest_remainder(expected: FloatArray, sizes: IntArray) -> IntArray:
+    counts = np.floor(expected + 1e-9)
+    left_over = sizes - counts.sum(axis=1)
+    rank = np.argsort(np.argsort(counts - expected, axis=1, kind="stable"), axis=1, kind="stable")
+    rounded: IntArray = (counts + (rank < left_over[:, None])).astype(np.int64)
+    return rounded
