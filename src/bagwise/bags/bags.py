@@ -20,6 +20,7 @@ from bagwise.bags.arrays import (
     bag_table,
     check_table,
     first,
+    numbers,
     plain_array,
     refuse_fractions,
     shown_row,
@@ -27,6 +28,7 @@ from bagwise.bags.arrays import (
 )
 from bagwise.bags.batching import batches_of
 from bagwise.bags.constructors import Constructors
+from bagwise.bags.parts import potentials_of_part
 from bagwise.bags.potentials import Potentials, join, of_counts
 from bagwise.bags.row_labels import refuse_wrong_labels, rule_out
 
@@ -331,6 +333,45 @@ class Bags(Constructors):
         found.row_labels, found.label_tensor = labels, torch.from_numpy(labels)
         labels.setflags(write=False)
         return found
+
+    def part(self, rows: ArrayLike, shares: ArrayLike) -> Bags:
+        """Some instances of the only bag, as a bag of its own.
+
+        What its counts say of them depends on what the others are likely to be: their labels are
+        taken as independent with probabilities `shares`. With known labels among the others, only
+        the rest of them is uncertain.
+
+        Args:
+            rows: (n,) instances of the bag.
+            shares: (C,) mean class probabilities of the others, as a model sees them.
+
+        >>> bags = Bags([6], [[4, 2]]).part([0, 1, 2], shares=[0.5, 0.5])
+        >>> bags.potentials.low, bags.potentials.high
+        (array([[1, 0]]), array([[3, 2]]))
+        >>> bags.expected_counts
+        array([[2., 1.]])
+        """
+        if len(self) != 1:
+            raise ValueError(f"there are {len(self)} bags; select one of them first.")
+        rows_ = whole_numbers(rows, "rows", ndim=1)
+        K, rest, C = len(rows_), self.n_instances - len(rows_), self.n_classes
+        low, expected = self.least[0], self.expected_counts[0] * (K / self.n_instances)
+        windows = [np.zeros(1)] * C
+        if self.potentials is not None:
+            windows = np.split(self.potentials.log_f, self.potentials.begins[1:-1])
+        labels = None
+        if self.row_labels is not None:
+            labels = self.row_labels[rows_]
+            others = np.bincount(np.delete(self.row_labels, rows_) + 1, minlength=C + 1)[1:]
+            rest -= others.sum()
+            beyond = np.maximum(others - low, 0)  # counts that the others have already
+            windows = [w[b:] for w, b in zip(windows, beyond, strict=True)]
+            low = np.maximum(low - others, 0)
+        found = potentials_of_part(
+            low, windows, K, rest, numbers(shares, "shares", ndim=1), expected
+        )
+        bags = Bags.of_potentials(found)
+        return bags if labels is None else bags._labelled(labels)
 
     def of_classes(self, classes: IntArray) -> Bags:
         """The same bags with these classes only; the others must not occur in any of them."""

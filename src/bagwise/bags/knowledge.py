@@ -85,7 +85,7 @@ def of_rounded_shares(shares: FloatArray, sizes: IntArray, decimals: int) -> Pot
         raise ValueError(f"decimals is {decimals!r}; a whole number from 0 to 15 is expected.")
     K = sizes[:, None]
     slack = K * (0.5 * 10.0**-decimals + 1e-9)
-    low, high = np.ceil(shares * K - slack), np.floor(shares * K + slack)
+    low, high = np.ceil(np.maximum(shares * K - slack, 0)), np.floor(shares * K + slack)
     if (bad := first((low > high).any(axis=1))) is not None:
         c = int(np.argmax(low[bad] > high[bad]))
         raise ValueError(

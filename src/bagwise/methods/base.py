@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import numpy as np
 import torch
 
 from bagwise.bags import Bags
@@ -24,11 +25,14 @@ class Batch:
         bags: the bags these rows make up, or None where a method batches single instances.
         labels: (n,) on the model's device, -1 where a label is not known; None where none is. The
             training loop puts them here, whatever yields the batch.
+        part_of: the bag of which these rows are a part, where it is too large for a batch. The
+            training loop then puts into `bags` what is known of them.
     """
 
     rows: torch.Tensor
     bags: Bags | None
     labels: torch.Tensor | None = None
+    part_of: int | None = None
 
 
 class Method(ABC):
@@ -109,11 +113,30 @@ class Method(ABC):
     ) -> Iterator[Batch]:
         """Batches of an epoch: whole bags in random order, up to `instances` instances each.
 
-        But at least `bags` bags, up to `most` instances: see `Bags.batches`.
+        But at least `bags` bags, up to `most` instances: see `Bags.batches`. A larger bag comes in
+        random parts, each a batch of its own, among the others.
         """
         order = torch.randperm(len(data.bags), generator=generator)
-        for index in data.bags.batches(instances, order, bags, most):
-            yield Batch(torch.from_numpy(data.bags.rows(index)), data.bags.select(index))
+        large = np.flatnonzero(data.bags.sizes > room_of(instances, bags, most))
+        if not len(large):
+            for index in data.bags.batches(instances, order, bags, most):
+                yield Batch(torch.from_numpy(data.bags.rows(index)), data.bags.select(index))
+            return
+        small = order[~torch.isin(order, torch.from_numpy(large))]
+        whole = list(data.bags.batches(instances, small, bags, most)) if len(small) else []
+        sizes = data.bags.sizes[large]
+        n_parts = -(-sizes // room_of(instances, bags, most))
+        which = np.repeat(large, n_parts)
+        shuffled = [torch.randperm(int(size), generator=generator) for size in sizes]
+        parts = [part for s, n in zip(shuffled, n_parts, strict=True) for part in s.tensor_split(n)]
+        for place in torch.randperm(len(whole) + len(parts), generator=generator).tolist():
+            if place < len(whole):
+                index = whole[place]
+                yield Batch(torch.from_numpy(data.bags.rows(index)), data.bags.select(index))
+            else:
+                bag = int(which[place - len(whole)])
+                rows = parts[place - len(whole)] + int(data.bags.offsets[bag])
+                yield Batch(rows, None, part_of=bag)
 
     @abstractmethod
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -122,6 +145,11 @@ class Method(ABC):
     def epoch_metrics(self) -> dict[str, float]:
         """What the method measured in the epoch that ends; becomes part of the history."""
         return {}
+
+
+def room_of(instances: int, bags: int = 1, most: int | None = None) -> int:
+    """The largest bag that a batch has room for."""
+    return instances if bags == 1 or most is None else max(instances, most)
 
 
 class _Methods(Registry[type[Method]]):

@@ -16,12 +16,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from bagwise.data import BagData, Inputs
 from bagwise.data.inputs import feed, on_device
 from bagwise.methods import Batch, Method, make_method
+from bagwise.methods.base import room_of
 from bagwise.training.averaging import averaged
 from bagwise.training.callbacks import Callback
 from bagwise.training.evaluation import evaluate
 from bagwise.training.memory import instances_that_fit
 from bagwise.training.optimizers import Schedule, new_optimizer, state_layout
 from bagwise.training.options import TrainingOptions
+from bagwise.training.parts import Parts
 from bagwise.training.progress import TrainingProgress
 from bagwise.training.randomness import seeded
 from bagwise.training.run_state import RunState, load_run, save_run
@@ -110,6 +112,7 @@ def train(
     bags = _bags_in_a_batch(model, len(data.bags), options)
     most = instances_that_fit(model, inputs, device) if bags > 1 else None
     method.begin(data, device)
+    parts_of_bags = Parts(data.bags, room_of(options.batch_instances, bags, most), method.kept)
     with seeded(options.seed, device):
         parts = {
             name: part for name, part in (("val", validation), ("test", test)) if part is not None
@@ -145,7 +148,7 @@ def train(
         with TrainingProgress(method.name, options.epochs, state.history, progress) as bar:
             while not _finished(state, options):
                 started = time.perf_counter()
-                row = _epoch(state, data, inputs, options, schedule, bags, most, bar)
+                row = _epoch(state, data, inputs, options, schedule, bags, most, parts_of_bags, bar)
                 refuse_broken(kept, f"the last steps of epoch {row['epoch']}")
                 for name, part in parts.items():
                     measured = evaluate(kept, part, device, options.workers)
@@ -184,6 +187,7 @@ def _epoch(
     schedule: Schedule,
     bags: int,
     most: int | None,
+    parts: Parts,
     bar: TrainingProgress,
 ) -> Row:
     """One pass over the training bags."""
@@ -204,7 +208,7 @@ def _epoch(
             found = options.augment(found, state.generator)
         model.train(len(batch.rows) > 1)  # batch normalisation has no statistics of one row
         logits = model(found)
-        loss = _step(state, logits, batch, options.clip, tally)
+        loss = _step(state, logits, batch, parts, options.clip, tally)
         if state.average is not None:
             state.average.update_parameters(model)
         state.steps += 1
@@ -219,7 +223,12 @@ def _epoch(
 
 
 def _step(
-    state: RunState, logits: torch.Tensor, batch: Batch, clip: float | None, tally: Tally
+    state: RunState,
+    logits: torch.Tensor,
+    batch: Batch,
+    parts: Parts,
+    clip: float | None,
+    tally: Tally,
 ) -> torch.Tensor:
     """One step of the optimizer; returns the loss before it."""
     expected = (len(batch.rows), state.n_classes)
@@ -228,7 +237,7 @@ def _step(
             f"the model returns {tuple(logits.shape)} for {expected[0]} instances of "
             f"{expected[1]} classes; {expected} is expected."
         )
-    loss = tally.watched(logits, lambda: state.method.loss(logits, batch))
+    loss = tally.watched(logits, lambda: state.method.loss(logits, parts.completed(batch, logits)))
     state.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     if clip is not None:

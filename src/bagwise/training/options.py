@@ -33,8 +33,8 @@ class TrainingOptions:
         epochs: passes over the training bags.
         lr: learning rate.
         weight_decay: of the optimizer.
-        batch_instances: a batch holds whole bags up to this many instances; a larger bag is a batch
-            of its own.
+        batch_instances: a batch holds whole bags up to this many instances; a larger bag is
+            trained in random parts of at most so many, see `training.parts`.
         batch_bags: where the model has batch normalisation, a batch holds at least this many bags,
             or half of all if those are fewer, also beyond `batch_instances`, as far as memory
             allows (`training.memory.instances_that_fit`): to normalise a lone bag is to take away
