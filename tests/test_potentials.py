@@ -83,7 +83,7 @@ def kinds() -> dict[str, Bags]:
         "gaussian": Bags.from_noisy_counts(noisy, sizes, Gaussian(0.8)),
         "discrete gaussian": Bags.from_noisy_counts(whole, sizes, DiscreteGaussian(1.3)),
         "clipped": Bags.from_noisy_counts(
-            [[3, 0, 2], [0, 2, 0]], sizes, DiscreteLaplace(2.0), True
+            [[3, 0, 2], [0, 2, 0]], sizes, DiscreteLaplace(2.0, clipped=True)
         ),
         "ranges": Bags.from_ranges([[1, 0, 0], [0, nan, 1]], [[3, 2, 4], [2, nan, 2]], sizes),
         "rounded": Bags.from_proportions([[0.2, 0.4, 0.4], [0.7, nan, nan]], sizes, decimals=1),
@@ -246,7 +246,7 @@ def test_discrete_gaussian_noise_is_a_normalised_sum(std: float) -> None:
 
 
 def test_what_is_clipped_may_have_been_any_number_below_zero() -> None:
-    bags = Bags.from_noisy_counts([[0, 3]], [3], DiscreteLaplace(1.0), clipped=True)
+    bags = Bags.from_noisy_counts([[0, 3]], [3], DiscreteLaplace(1.0, clipped=True))
     for m in range(4):
         tail = scipy.stats.dlaplace(1.0).logcdf(-m)
         assert log_potential(bags, 0, 0, m) == pytest.approx(tail)
@@ -281,7 +281,7 @@ def test_what_follows_from_the_other_counts_is_known_exactly() -> None:
         (lambda: Bags.from_proportions([[0.5, 0.5]], [3], decimals=2), "rounded to 2 decimals"),
         (lambda: Bags.from_proportions([[0.3, 0.3]], [10], decimals=1), "at most 6 together"),
         (lambda: Bags.from_noisy_counts([[1.5, 2]], [3], DiscreteLaplace(1)), "whole numbers"),
-        (lambda: Bags.from_noisy_counts([[-1, 2]], [3], Laplace(1), clipped=True), "below 0"),
+        (lambda: Bags.from_noisy_counts([[-1, 2]], [3], Laplace(1, clipped=True)), "below 0"),
         (lambda: Bags.from_noisy_counts([[1, 2]], [3], Laplace([1.0, 2.0, 3.0])), "does not fit"),
         (lambda: Laplace(0.0), "positive number"),
     ],

@@ -56,20 +56,18 @@ class Constructors:
         return cls(sizes_, counts_of_labels(labels_, sizes_, n_classes))
 
     @classmethod
-    def from_noisy_counts(
-        cls, counts: ArrayLike, sizes: ArrayLike, noise: Noise, clipped: bool = False
-    ) -> Self:
+    def from_noisy_counts(cls, counts: ArrayLike, sizes: ArrayLike, noise: Noise) -> Self:
         """Bags whose counts were made noisy, for privacy say.
 
-            f_c(m) = P(noise = counts_c - m)
+            f_c(m) = P(noise = counts_c - m), or its density over the largest one
 
         Args:
             counts: (B, C) the noisy counts. They may be negative, fractional (unless the noise is
                 whole) and need not sum to the size; NaN where nothing is known of a class.
             sizes: (B,) instances per bag, which are known.
             noise: `Laplace(scale)`, `DiscreteLaplace(scale)`, `Gaussian(std)` or
-                `DiscreteGaussian(std)` of `bagwise.noise`; its width may differ by bag and class.
-            clipped: whether noisy counts below 0 were published as 0.
+                `DiscreteGaussian(std)`, whose width may differ by bag and class; with
+                `clipped=True` where noisy counts below 0 were published as 0.
 
         >>> from bagwise import Bags, Laplace
         >>> bags = Bags.from_noisy_counts([[2.4, -0.7]], sizes=[3], noise=Laplace(1.0))
@@ -82,11 +80,11 @@ class Constructors:
         observed = bag_table(counts, sizes_, "counts", gaps=True)
         if not isinstance(noise, Noise):
             raise TypeError(
-                f"noise is {noise!r}; one of bagwise.noise is expected, for instance Laplace(4)."
+                f"noise is {noise!r}; one of bagwise's is expected, for instance Laplace(4)."
             )
         if noise.whole:
             refuse_fractions(observed, "counts")
-        return cls.of_potentials(known.of_noisy_counts(observed, sizes_, noise, clipped))
+        return cls.of_potentials(known.of_noisy_counts(observed, sizes_, noise))
 
     @classmethod
     def from_ranges(cls, low: ArrayLike, high: ArrayLike, sizes: ArrayLike) -> Self:
@@ -118,7 +116,8 @@ class Constructors:
     def from_sample(cls, population_counts: ArrayLike, sizes: ArrayLike) -> Self:
         """Bags that are random samples of larger groups, whose counts are known.
 
-            f_c(m) = binomial(population_counts_c, m)
+            f_c(m) = binomial(population_counts_c, m), with one factor for all classes that makes
+                     their product the probability of a random sample
 
         Args:
             population_counts: (B, C) persons of each label in the whole group.

@@ -32,14 +32,15 @@ def of_ranges(low: FloatArray, high: FloatArray, sizes: IntArray) -> Potentials:
     return _over_windows(low, high, sizes, lambda cell, m: np.zeros(len(m)))
 
 
-def of_noisy_counts(
-    observed: FloatArray, sizes: IntArray, noise: Noise, clipped: bool
-) -> Potentials:
-    """f(m) = the noise's probability of observed - m; NaN knows nothing of the class."""
-    if clipped and (bad := first((observed < 0).any(axis=1))) is not None:
+def of_noisy_counts(observed: FloatArray, sizes: IntArray, noise: Noise) -> Potentials:
+    """f(m) = the noise's probability of observed - m; NaN knows nothing of the class.
+
+    Densities are divided by their largest value, so that no likelihood is above 1.
+    """
+    if noise.clipped and (bad := first((observed < 0).any(axis=1))) is not None:
         raise ValueError(
             f"bag {bad} has a count below 0, {shown_row(observed[bad])}, though they are said to "
-            "be clipped at 0; leave clipped out."
+            "be clipped at 0; leave clipped=True out."
         )
     width = noise.widths((observed.shape[0], observed.shape[1]))
     K = sizes[:, None].astype(np.float64)
@@ -53,7 +54,9 @@ def of_noisy_counts(
         found = np.zeros(len(m))
         known = ~np.isnan(o)
         found[known] = noise.log_prob(o[known] - m[known], w[known])
-        at_zero = clipped & (o == 0)
+        if not noise.whole:  # a density: relative to its largest value
+            found[known] -= noise.log_prob(np.zeros(1), w[known])
+        at_zero = noise.clipped & (o == 0)
         found[at_zero] = noise.log_cdf(-m[at_zero], w[at_zero])
         return found
 
@@ -71,12 +74,19 @@ def of_population(population: IntArray, sizes: IntArray) -> Potentials:
 
     def log_f(cell: IntArray, m: FloatArray) -> FloatArray:
         n = population.ravel()[cell].astype(np.float64)
-        found: FloatArray = gammaln(n + 1) - gammaln(m + 1) - gammaln(n - m + 1)
+        found: FloatArray = _log_binomial(n, m) - np.repeat(shared, population.shape[1])[cell]
         return found
 
+    # So that the product over classes is a probability: that of the hypergeometric distribution.
+    shared = _log_binomial(totals, sizes) / population.shape[1]
     left = (totals - sizes)[:, None]
     found = _over_windows(population - left, population, sizes, log_f)
     return replace(found, given=sizes[:, None] * (population / totals[:, None]))
+
+
+def _log_binomial(n: FloatArray | IntArray, m: FloatArray | IntArray) -> FloatArray:
+    found: FloatArray = gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0)
+    return found
 
 
 def of_rounded_shares(shares: FloatArray, sizes: IntArray, decimals: int) -> Potentials:

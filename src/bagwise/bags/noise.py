@@ -24,9 +24,11 @@ class Noise(ABC):
     Args:
         width: a positive number, or an array that broadcasts to (B, C): (C,) for each class,
             (B, 1) for each bag.
+        clipped: whether noisy counts below 0 were published as 0.
     """
 
     width: npt.ArrayLike
+    clipped: bool = False
     whole: ClassVar[bool] = False
     """Whether it takes whole numbers only."""
 

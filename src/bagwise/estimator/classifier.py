@@ -22,6 +22,7 @@ from bagwise.data import BagData
 from bagwise.data.inputs import sample
 from bagwise.estimator.defaults import DEFAULTS, share_held_out
 from bagwise.estimator.inputs import Rows, pieces, to_tensor
+from bagwise.estimator.knowledge import NumbersAre
 from bagwise.estimator.mixups import (
     refuse_ids_as_labels,
     refuse_ids_as_targets,
@@ -164,6 +165,8 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         validation: Sequence[Any] | None = None,
         *,
         bags: npt.ArrayLike | None = None,
+        numbers_are: NumbersAre = "auto",
+        labels: npt.ArrayLike | None = None,
     ) -> LLPClassifier:
         """Learn from bags, `fit(X, bags, proportions)`, or from labels, `fit(X, y)`.
 
@@ -180,6 +183,11 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
             validation: (X, bags, proportions) to choose the best epoch by, not bags held out.
             bags: (N,) the bag of each row, where `y` is taken: scikit-learn's cross-validation
                 hands it to `fit` beside a `y` that serves a scorer and is not learnt from.
+            numbers_are: what `proportions` holds, where it is not exact: `Laplace(4)` for noisy
+                counts, "rounded" shares, "sample", "ranges" (then a pair of bounds), "counts" with
+                NaN; see `bagwise.estimator.knowledge.NumbersAre`.
+            labels: (N,) labels of rows that are known besides, None or NaN for the others. Rows
+                without a bag (None or NaN) need one.
         """
         check_all(_PARAMETERS, self)
         refuse_swapped(y)
@@ -187,13 +195,15 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
             raise ValueError("bags are given without proportions; what is known of them is needed.")
         rows, ids = self._checked(X, y if bags is None else bags)
         if proportions is None:
+            if labels is not None:
+                raise ValueError("labels of rows go with bags and proportions; here y are labels.")
             check_classification_targets(ids)
             warn_of_ids(ids)
             targets = label_targets(ids)
         else:
             if bags is None:
                 refuse_ids_as_targets(ids)
-            targets = bag_targets(ids, proportions)
+            targets = bag_targets(ids, proportions, None, numbers_are, labels)
         self._set_classes(targets.classes, from_bags=proportions is not None)
         seed = int(check_random_state(self.random_state).randint(2**31))
         data = self._bag_data(rows, targets)
@@ -202,7 +212,8 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
             if not isinstance(validation, tuple | list) or len(validation) != 3:
                 given = f"{len(validation)} parts" if hasattr(validation, "__len__") else "no parts"
                 raise ValueError(f"validation has {given}; (X, bags, proportions) are expected.")
-            held_out = self._bag_data(*self._matched(*validation))
+            X_, bags_, known = validation
+            held_out = self._bag_data(*self._matched(X_, bags_, known, numbers_are))
         elif (share := share_held_out(self.validation_fraction, len(data.bags))) != 0:
             data, held_out = split_bags(data, share, seed)
         return self._train(data, held_out, seed)
@@ -322,28 +333,39 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         return float(super().score(X, y, sample_weight))
 
     def bag_score(
-        self, X: Any, bags: npt.ArrayLike, proportions: Proportions | None = None
+        self,
+        X: Any,
+        bags: npt.ArrayLike,
+        proportions: Proportions | None = None,
+        *,
+        numbers_are: NumbersAre = "auto",
     ) -> float:
         """Mean log P(S|X) / K per instance of these bags: the higher, the better.
 
         It needs no instance label. Arguments as for `fit`.
         """
         check_is_fitted(self)
-        rows, targets = self._matched(X, bags, proportions)
+        rows, targets = self._matched(X, bags, proportions, numbers_are)
         logits = self._logits(rows)[torch.from_numpy(targets.order)]
         return float(log_likelihoods(logits, targets.bags).sum()) / len(logits)
 
     def label_bags(
-        self, X: Any, bags: npt.ArrayLike, proportions: Proportions
+        self,
+        X: Any,
+        bags: npt.ArrayLike,
+        proportions: Proportions,
+        *,
+        numbers_are: NumbersAre = "auto",
     ) -> tuple[FloatArray, npt.NDArray[Any]]:
         """Label the instances of bags whose counts are known, these counts taken into account.
 
         Returns:
             ((N, C) the probability of each class given the bag's counts, (N,) the most probable
-            labels that have exactly those counts), in the order of the rows given.
+            labels that have exactly those counts), in the order of the rows given. Where counts are
+            not exact, the labels are the most probable ones given what is known of them.
         """
         check_is_fitted(self)
-        rows, targets = self._matched(X, bags, proportions)
+        rows, targets = self._matched(X, bags, proportions, numbers_are)
         log_probs = self._log_probs(rows, targets)
         posterior = np.empty(log_probs.shape)
         posterior[targets.order] = bag_posterior(log_probs, targets.bags).weights.numpy()
@@ -400,13 +422,17 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         return np.dtype(rows.dtype) if self.standardize else np.dtype(np.float32)
 
     def _matched(
-        self, X: Any, bags: npt.ArrayLike, proportions: Proportions | None
+        self,
+        X: Any,
+        bags: npt.ArrayLike,
+        proportions: Proportions | None,
+        numbers_are: NumbersAre = "auto",
     ) -> tuple[Rows, BagTargets]:
         """Rows and bags of the classes that the model knows."""
         refuse_swapped(bags)
         rows, ids = self._checked(X, bags, fitting=False)
         if proportions is not None:
-            return rows, bag_targets(ids, proportions, self.classes_)
+            return rows, bag_targets(ids, proportions, self.classes_, numbers_are)
         unknown = ~np.isin(ids, self.classes_)
         if unknown.any():
             row = int(np.argmax(unknown))

@@ -11,6 +11,7 @@ import torch
 from sklearn.model_selection import GroupKFold
 
 from bagwise.data import BagData
+from bagwise.estimator.knowledge import NumbersAre
 from bagwise.estimator.proportions import Proportions
 from bagwise.estimator.targets import bag_targets
 from bagwise.training.evaluation import log_likelihoods
@@ -54,19 +55,22 @@ class BagKFold(GroupKFold):  # type: ignore[misc]
         yield from super().split(X, groups=np.asarray(bags))
 
 
-def bag_scorer(proportions: Proportions) -> Callable[[Any, Any, npt.ArrayLike], float]:
+def bag_scorer(
+    proportions: Proportions, numbers_are: NumbersAre = "auto"
+) -> Callable[[Any, Any, npt.ArrayLike], float]:
     """A scorer that needs no instance label: the mean log P(S|X) / K of held-out bags.
 
     It scores anything that has `predict_proba` and `classes_`, a pipeline for instance.
 
     Args:
         proportions: a mapping or data frame with what is known of every bag.
+        numbers_are: what its numbers are, as for `LLPClassifier.fit`.
 
     >>> scorer = bag_scorer({"a": [1, 1]})        # GridSearchCV(..., scoring=scorer)
     """
 
     def score(estimator: Any, X: Any, bags: npt.ArrayLike) -> float:
-        targets = bag_targets(bags, proportions, estimator.classes_)
+        targets = bag_targets(bags, proportions, estimator.classes_, numbers_are)
         probabilities = np.asarray(estimator.predict_proba(X), dtype=np.float64)[targets.order]
         log_probs = torch.from_numpy(np.log(np.maximum(probabilities, 1e-300)))
         return float(log_likelihoods(log_probs, targets.bags).sum()) / len(log_probs)

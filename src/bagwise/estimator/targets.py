@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import Bags, FloatArray, IntArray, rounding_slack
+from bagwise.bags import Bags, FloatArray, IntArray, Noise, rounding_slack
+from bagwise.bags.arrays import first
+from bagwise.estimator.knowledge import NumbersAre, Rounded, inexact_bags
 from bagwise.estimator.proportions import Proportions, read_proportions
 
-NumbersAre = Literal["auto", "counts", "proportions", "relative"]
+__all__ = ["BagTargets", "NumbersAre", "bag_targets", "label_targets", "sorted_by_bag", "to_bags"]
+
+_INEXACT = ("rounded", "sample", "ranges")
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,50 @@ class BagTargets:
         place = np.argsort(self.order)
         return self.order[place], self.ids[self.bags.bag_of_row[place]]
 
+    def with_labels(self, labels: npt.NDArray[Any], has_bag: npt.NDArray[np.bool_]) -> BagTargets:
+        """The same with labels (rows,) of some rows; those without a bag become bags of one."""
+        if labels.shape != has_bag.shape:
+            raise ValueError(
+                f"labels has shape {labels.shape}; one for each of the {len(has_bag)} rows is "
+                "expected, None or NaN where it is not known."
+            )
+        places = {name: place for place, name in enumerate(self.classes.tolist())}
+        known = np.full(len(labels), -1)
+        for row, label in enumerate(labels.tolist()):
+            if _is_missing(label):
+                continue
+            if label not in places:
+                raise ValueError(
+                    f"row {row} has the label {label!r}; the classes are {self.classes.tolist()}."
+                )
+            known[row] = places[label]
+        alone = np.flatnonzero(~has_bag)
+        if (bad := first(known[alone] < 0)) is not None:
+            raise ValueError(f"row {alone[bad]} has neither a bag nor a label; leave it out.")
+        bags = self.bags
+        if len(alone):
+            ones = np.ones(len(alone), dtype=np.int64)
+            single = Bags.from_labels(known[alone], ones, n_classes=len(self.classes))
+            bags = Bags.join([bags, single])
+        order = np.concatenate([self.order, alone])
+        ids = np.concatenate([self.ids.astype(object), np.full(len(alone), None)])
+        try:
+            bags = bags.with_labels(known[order])
+        except ValueError as error:
+            raise ValueError(_in_own_words(str(error), order, ids, self.classes)) from None
+        return BagTargets(order, bags, ids if len(alone) else self.ids, self.classes, self.rounding)
+
+
+def _in_own_words(
+    text: str, order: IntArray, ids: npt.NDArray[Any], classes: npt.NDArray[Any]
+) -> str:
+    """An error of `Bags` with rows as they were given, and bags and classes by name."""
+    text = re.sub(r"\brow (\d+)\b", lambda m: f"row {order[int(m[1])]}", text)
+    text = re.sub(
+        r"\blabelled (\d+)\b", lambda m: f"labelled {classes.tolist()[int(m[1])]!r}", text
+    )
+    return re.sub(r"\bbag (\d+)\b", lambda m: f"bag {ids.tolist()[int(m[1])]!r}", text)
+
 
 def sorted_by_bag(
     bag_of_row: IntArray,
@@ -53,7 +102,7 @@ def sorted_by_bag(
         bag_of_row: (rows,) where in `ids` each row's bag is, -1 for none.
         ids: (B,) names of bags; those without rows are left out.
         classes: (C,) class labels.
-        numbers: (B, C) counts or proportions, see `to_bags`.
+        numbers: (B, C) counts or proportions, see `to_bags`; (B, C, 2) bounds of ranges.
         numbers_are: what these are.
 
     >>> counts = np.array([[0., 1.], [1., 1.]])
@@ -73,7 +122,11 @@ def sorted_by_bag(
 
 
 def bag_targets(
-    bag_ids: npt.ArrayLike, proportions: Proportions, classes: npt.ArrayLike | None = None
+    bag_ids: npt.ArrayLike,
+    proportions: Proportions,
+    classes: npt.ArrayLike | None = None,
+    numbers_are: NumbersAre = "auto",
+    labels: npt.ArrayLike | None = None,
 ) -> BagTargets:
     """Match the rows' bag ids with the bags' proportions or counts.
 
@@ -85,6 +138,10 @@ def bag_targets(
         bag_ids: (N,) the bag of each row, integers or strings, in any order.
         proportions: what is known of each bag, see `bagwise.estimator.proportions.Proportions`.
         classes: the classes to expect, where a model already knows them.
+        numbers_are: what the numbers of a bag are; for "ranges", `proportions` is a pair of lower
+            and upper bounds.
+        labels: (N,) labels of rows that are known, None or NaN for the others. A row without a bag
+            id needs one: it is a bag of its own.
 
     >>> targets = bag_targets(["b", "a", "b"], {"a": {"no": 1}, "b": {"no": 1, "yes": 1}})
     >>> targets.classes, targets.bags.counts
@@ -98,13 +155,32 @@ def bag_targets(
         raise ValueError(
             f"bags has shape {ids_of_rows.shape}; one bag id for each row is expected."
         )
+    has_bag = np.ones(len(ids_of_rows), dtype=np.bool_)
     if ids_of_rows.dtype.kind in "Of":
-        _check_kinds(ids_of_rows.tolist())
-    ids, first, bag_of_row = np.unique(ids_of_rows, return_index=True, return_inverse=True)
-    sizes = np.bincount(bag_of_row, minlength=len(ids))
-    ascending = bool((np.diff(first) > 0).all())
-    names, numbers = read_proportions(ids, sizes, ascending, proportions, classes)
-    return sorted_by_bag(bag_of_row, ids, names, numbers)
+        has_bag = np.array([not _is_missing(key) for key in ids_of_rows.tolist()], dtype=np.bool_)
+        _check_kinds(ids_of_rows[has_bag].tolist())
+    if not has_bag.all() and labels is None:
+        row = int(np.argmin(has_bag))
+        raise ValueError(f"the bag of row {row} is missing; give every row a bag id.")
+    ids, begins, inverse = np.unique(ids_of_rows[has_bag], return_index=True, return_inverse=True)
+    bag_of_row = np.full(len(ids_of_rows), -1)
+    bag_of_row[has_bag] = inverse
+    sizes = np.bincount(inverse, minlength=len(ids))
+    ascending = bool((np.diff(begins) > 0).all())
+    if isinstance(numbers_are, str) and numbers_are == "ranges":
+        if not isinstance(proportions, tuple | list) or len(proportions) != 2:
+            raise ValueError("ranges are a pair of bounds: proportions=(low, high).")
+        both = [read_proportions(ids, sizes, ascending, bound, classes) for bound in proportions]
+        if both[0][0].tolist() != both[1][0].tolist():
+            raise ValueError(
+                f"the lower bounds are of the classes {both[0][0].tolist()}, the upper ones of "
+                f"{both[1][0].tolist()}; they must be the same."
+            )
+        names, numbers = both[0][0], np.stack([both[0][1], both[1][1]], axis=-1)
+    else:
+        names, numbers = read_proportions(ids, sizes, ascending, proportions, classes)
+    targets = sorted_by_bag(bag_of_row, ids, names, numbers, numbers_are)
+    return targets if labels is None else targets.with_labels(np.asarray(labels), has_bag)
 
 
 def label_targets(labels: npt.NDArray[Any], classes: npt.NDArray[Any] | None = None) -> BagTargets:
@@ -118,10 +194,11 @@ def label_targets(labels: npt.NDArray[Any], classes: npt.NDArray[Any] | None = N
     return BagTargets(rows, bags, rows, classes, 0.0)
 
 
+def _is_missing(key: Any) -> bool:
+    return bool(key is None or type(key).__name__ == "NAType" or key != key)  # NA cannot compare
+
+
 def _check_kinds(keys: list[Any]) -> None:
-    for row, key in enumerate(keys):
-        if key is None or type(key).__name__ == "NAType" or key != key:  # pandas' NA cannot compare
-            raise ValueError(f"the bag of row {row} is missing; give every row a bag id.")
     if len({isinstance(key, str) for key in keys}) > 1:
         raise ValueError("some bag ids are text and some are numbers; use one kind.")
 
@@ -135,20 +212,24 @@ def to_bags(
         ids: (B,) the bags' names, for messages.
         sizes: (B,) how many instances they have.
         numbers: (B, C) counts or proportions.
-        numbers_are: "counts", which sum to the sizes; "proportions", which sum to 1; "relative",
-            counts of some other total, of which only the proportions are used; "auto" tells counts
-            from proportions by their sums. Proportions that all sum to 100 are percentages; "auto"
-            asks where they may as well be the counts of bags of 100.
+        numbers_are: see `bagwise.estimator.knowledge.NumbersAre`. Proportions that all sum to 100
+            are percentages; "auto" asks where they may as well be the counts of bags of 100.
 
     >>> to_bags(np.array(["a"]), np.array([4]), np.array([[0.25, 0.75]]))[0].counts
     array([[1, 3]])
     """
+    with_gaps = np.isnan(numbers).any() and isinstance(numbers_are, str) and numbers_are == "counts"
+    inexact = isinstance(numbers_are, Noise | Rounded) or numbers_are in _INEXACT or with_gaps
+    if inexact:
+        return inexact_bags(ids, sizes, numbers, numbers_are), 0.0
     for bad, what in ((~np.isfinite(numbers), "no number"), (numbers < 0, "a negative number")):
         if bad.any():
             bag = int(np.argmax(bad.any(axis=1)))
             raise ValueError(
                 f"bag {ids.tolist()[bag]!r} has {what} for a class: {numbers[bag].tolist()}; "
-                "give a count or proportion of 0 or more for each."
+                "give a count or proportion of 0 or more for each. Counts that nobody made may be "
+                'left out (NaN) if it is said that the numbers are "counts", and noise may make '
+                "them negative if it is said which."
             )
     totals = numbers.sum(axis=1)
     if numbers_are == "relative":

@@ -1,0 +1,92 @@
+"""How the numbers of bags are known: exactly, as shares, rounded, with noise, as ranges, ..."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from bagwise.bags import Bags, FloatArray, IntArray, Noise, rounding_slack
+
+_MOST_DECIMALS = 6
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """Shares (or percentages) that were rounded to so many decimals.
+
+    >>> Rounded(2)
+    Rounded(decimals=2)
+    """
+
+    decimals: int
+
+
+Plain = Literal["auto", "counts", "proportions", "relative"]
+NumbersAre = Plain | Literal["rounded", "sample", "ranges"] | Noise | Rounded
+"""What the numbers of a bag are:
+
+- "counts", which sum to its rows (NaN: nobody counted this class);
+- "proportions", which sum to 1 or, in percent, to 100: the nearest counts are taken;
+- "relative", counts of another total, of which only the proportions are used;
+- "auto" tells counts from proportions by their sums;
+- "rounded" or `Rounded(decimals)`: proportions, and every count that rounds to them is possible;
+- `Laplace(4)` or another noise: counts that were made noisy;
+- "sample": counts of a larger group, of which the rows are a random sample;
+- "ranges": a lower and an upper bound of each count.
+"""
+
+
+def inexact_bags(
+    ids: npt.NDArray[Any], sizes: IntArray, numbers: FloatArray, numbers_are: NumbersAre
+) -> Bags:
+    """Bags from numbers that do not give the counts.
+
+    Args:
+        ids: (B,) the bags' names, for messages.
+        sizes: (B,) how many instances they have.
+        numbers: (B, C), or (B, C, 2) lower and upper bounds.
+        numbers_are: what these are; "counts" with NaN among them, or one of the last four kinds.
+
+    >>> numbers = np.array([[0.3, 0.7]])
+    >>> inexact_bags(np.array(["a"]), np.array([20]), numbers, Rounded(1)).most
+    array([[ 7, 15]])
+    """
+    if isinstance(numbers_are, Noise):
+        noise = numbers_are
+        return _named(ids, lambda: Bags.from_noisy_counts(numbers, sizes, noise))
+    if numbers_are == "ranges":
+        low, high = numbers[..., 0], numbers[..., 1]
+        return _named(ids, lambda: Bags.from_ranges(low, high, sizes))
+    if numbers_are == "sample":
+        return _named(ids, lambda: Bags.from_sample(numbers, sizes))
+    if numbers_are == "counts":
+        return _named(ids, lambda: Bags(sizes, numbers))
+    decimals = numbers_are.decimals if isinstance(numbers_are, Rounded) else _decimals(numbers)
+    shares = numbers
+    totals = np.nansum(numbers, axis=1)
+    if (totals > 1 + 2 * rounding_slack(numbers)).any():
+        shares, decimals = numbers / 100, decimals + 2
+    return _named(ids, lambda: Bags.from_proportions(shares, sizes, decimals=decimals))
+
+
+def _decimals(numbers: FloatArray) -> int:
+    """The decimals that the numbers have."""
+    known = numbers[~np.isnan(numbers)]
+    for decimals in range(_MOST_DECIMALS):
+        if np.allclose(known, known.round(decimals), rtol=0, atol=1e-9):
+            return decimals
+    return _MOST_DECIMALS
+
+
+def _named(ids: npt.NDArray[Any], make: Callable[[], Bags]) -> Bags:
+    """Bags, or an error that calls them by their names."""
+    try:
+        return make()
+    except ValueError as error:
+        text = re.sub(r"\bbag (\d+)\b", lambda m: f"bag {ids.tolist()[int(m[1])]!r}", str(error))
+        raise ValueError(text) from None

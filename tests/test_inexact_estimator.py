@@ -1,0 +1,97 @@
+"""The estimator with counts that are not exact, and with labels of some rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bagwise import DiscreteLaplace, Laplace, LLPClassifier, bag_scorer
+from bagwise.estimator.knowledge import Rounded
+from bagwise.estimator.targets import bag_targets
+
+rng = np.random.default_rng(0)
+Y = rng.integers(0, 3, 600)
+X = rng.normal(size=(600, 4)) + 2.5 * np.eye(3, 4)[Y]
+BAGS = np.arange(600) // 12
+COUNTS = {bag: np.bincount(Y[bag == BAGS], minlength=3) for bag in range(50)}
+
+
+def model() -> LLPClassifier:
+    return LLPClassifier(model="linear", epochs=40, lr=0.03, random_state=0)
+
+
+def test_every_kind_of_knowledge_is_learnt_from() -> None:
+    noisy = {bag: n + rng.laplace(scale=1.5, size=3) for bag, n in COUNTS.items()}
+    shares = {bag: (n / 12).round(1) for bag, n in COUNTS.items()}
+    percent = {bag: (100 * n / 12).round() for bag, n in COUNTS.items()}
+    low = {bag: np.where(n < 4, 0, n) for bag, n in COUNTS.items()}
+    high = {bag: np.where(n < 4, 3, n) for bag, n in COUNTS.items()}
+    unknown = {bag: np.where(np.arange(3) == bag % 3, np.nan, n) for bag, n in COUNTS.items()}
+    group = {bag: n * 20 + 3 for bag, n in COUNTS.items()}
+    for proportions, numbers_are in (
+        (noisy, Laplace(1.5)),
+        (shares, "rounded"),
+        (shares, Rounded(1)),
+        (percent, "rounded"),
+        ((low, high), "ranges"),
+        (unknown, "counts"),
+        (group, "sample"),
+    ):
+        fitted = model().fit(X, BAGS, proportions, numbers_are=numbers_are)
+        assert fitted.score(X, Y) > 0.85, numbers_are
+        assert fitted.bag_score(X, BAGS, proportions, numbers_are=numbers_are) <= 0
+        probabilities, labels = fitted.label_bags(X, BAGS, proportions, numbers_are=numbers_are)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
+        assert (labels == Y).mean() > 0.85
+
+
+def test_bags_that_others_cannot_tell_are_scored_by_what_is_known() -> None:
+    noisy = {bag: n + rng.integers(-1, 2, 3) for bag, n in COUNTS.items()}
+    fitted = model().fit(X, BAGS, noisy, numbers_are=DiscreteLaplace(1.0))
+    score = bag_scorer(noisy, numbers_are=DiscreteLaplace(1.0))(fitted, X, BAGS)
+    assert score == pytest.approx(
+        fitted.bag_score(X, BAGS, noisy, numbers_are=DiscreteLaplace(1.0)), rel=1e-5
+    )
+
+
+def test_labels_of_some_rows_help_and_may_lie_outside_any_bag() -> None:
+    labels = np.where(rng.random(600) < 0.3, Y.astype(object), None)
+    ids = np.where(np.arange(600) < 12, None, BAGS.astype(object))
+    labels[:12] = Y[:12]
+    targets = bag_targets(ids, COUNTS, labels=labels)
+    assert len(targets.bags) == 49 + 12
+    assert (targets.bags.sizes[-12:] == 1).all()
+    np.testing.assert_array_equal(
+        targets.bags.row_labels,
+        [-1 if labels[row] is None else labels[row] for row in targets.order],
+    )
+    fitted = model().fit(X, BAGS, COUNTS, labels=labels)
+    assert fitted.score(X, Y) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("labels", "ids", "message"),
+    [
+        ([2, None, None], ["a", "a", "b"], r"row 0 is labelled 2, but bag 'a'"),
+        (["x", None, None], ["a", "a", "b"], r"row 0 has the label 'x'; the classes are"),
+        ([None, None, None], ["a", None, "b"], r"row 1 has neither a bag nor a label"),
+        ([0, None], ["a", "a", "b"], r"labels has shape \(2,\)"),
+    ],
+)
+def test_labels_that_cannot_be_are_named(labels: list, ids: list, message: str) -> None:
+    counts = (
+        {"a": [1, 1, 0], "b": [0, 0, 1]} if None not in ids else {"a": [1, 0, 0], "b": [0, 0, 1]}
+    )
+    with pytest.raises(ValueError, match=message):
+        bag_targets(np.array(ids, dtype=object), counts, labels=np.array(labels, dtype=object))
+
+
+def test_numbers_that_contradict_what_they_are_said_to_be_name_the_bag() -> None:
+    with pytest.raises(ValueError, match="bag 'w'"):
+        bag_targets(["w", "w", "w"], {"w": [0.5, 0.5]}, numbers_are=Rounded(2))
+    with pytest.raises(ValueError, match="bag 'w'"):
+        bag_targets(["w", "w", "w"], ({"w": [2, 2]}, {"w": [3, 3]}), numbers_are="ranges")
+    with pytest.raises(ValueError, match="pair of bounds"):
+        bag_targets(["w", "w", "w"], {"w": [2, 2]}, numbers_are="ranges")
+    with pytest.raises(ValueError, match='said that the numbers are "counts"'):
+        bag_targets(["w", "w", "w"], {"w": [np.nan, 2]})
