@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from bagwise.cli.app import console, harmless
+from bagwise.cli.app import console
 from bagwise.tabular.columns import Surprises
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.predicting import Written
@@ -52,6 +52,7 @@ def show_fit(fitted: TableModel) -> None:
         table.add_row(*row)
     console.print(table)
     console.print(facts.verdict(), highlight=False)
+    console.print(facts.calibration(), highlight=False)
 
 
 def show_written(written: Written, out: Path) -> None:
@@ -59,7 +60,7 @@ def show_written(written: Written, out: Path) -> None:
     show_surprises(written.surprises)
     if written.rows_left_out or written.bags_left_out:
         names, most = written.bags_left_out, 8
-        listed = ", ".join(map(harmless, names[:most])) + (", ..." if len(names) > most else "")
+        listed = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
         console.print(
             f"Note: {written.rows_left_out:,} rows are left out, and {len(names):,} bags that only "
             f"one of the files has{': ' * bool(names)}{listed}",
@@ -82,7 +83,7 @@ def show_doubts(model: TableModel) -> None:
 def show_surprises(surprises: Surprises) -> None:
     """What rows had that the training rows had not."""
     for line in surprises.lines():
-        console.print(f"Note: {harmless(line)}", soft_wrap=True, highlight=False)
+        console.print(f"Note: {line}", soft_wrap=True, highlight=False)
 
 
 def show_scores(scores: Scores) -> None:
@@ -106,9 +107,7 @@ def show_scores(scores: Scores) -> None:
         table.add_column(name, justify="right")
     numbers = (scores.support, scores.precision, scores.recall, scores.f1)
     for name, auc, support, *shares in zip(scores.classes, scores.auc, *numbers, strict=True):
-        table.add_row(
-            harmless(name), f"{support:,}", *(f"{share:.1%}" for share in shares), _number(auc)
-        )
+        table.add_row(name, f"{support:,}", *(f"{share:.1%}" for share in shares), _number(auc))
     console.print(table)
     if len(scores.classes) > MOST_SHOWN:
         _show_confusions(scores)
@@ -116,9 +115,9 @@ def show_scores(scores: Scores) -> None:
     confusion = Table(title="Rows by true (down) and predicted class (across)")
     confusion.add_column("")
     for name in scores.classes:
-        confusion.add_column(harmless(name), justify="right")
+        confusion.add_column(name, justify="right")
     for name, row in zip(scores.classes, scores.confusion.tolist(), strict=True):
-        confusion.add_row(harmless(name), *(f"{n:,}" for n in row))
+        confusion.add_row(name, *(f"{n:,}" for n in row))
     console.print(confusion)
 
 
@@ -135,6 +134,6 @@ def _show_confusions(scores: Scores) -> None:
     for place in np.argsort(-mistakes, axis=None, kind="stable")[:MOST_SHOWN]:
         true, predicted = np.unravel_index(place, mistakes.shape)
         if n := mistakes[true, predicted]:
-            names = (harmless(scores.classes[c]) for c in (true, predicted))
+            names = (scores.classes[c] for c in (true, predicted))
             table.add_row(*names, f"{n:,}")
     console.print(table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ FEW_BAGS = 10
 _STRONGEST, _WEAKEST = 1e4, 1e-4  # how far a path is extended
 _WORSE = 2  # ridges in turn that are worse than the best, after which the path ends
 _FLAT = 0.2  # standard errors of a difference that make none
+_MILD = 10**0.5  # a ridge below which weaker ones are held less likely beforehand,
+_DECADES = 0.5  # as a normal distribution of log10 ridge of this standard deviation has it
 FOLD_TOLERANCE = 0.03  # what is held out is off by more than that of a standard error
 
 
@@ -100,6 +102,7 @@ def choose_ridge(
     bag_effects: float = 0.0,
     tolerance: float = TOLERANCE,
     seed: int = 0,
+    watch: Callable[[int, int], None] | None = None,
 ) -> ChosenRidge:
     """Choose the ridge under which held-out bags are most probable, and fit with it.
 
@@ -108,8 +111,12 @@ def choose_ridge(
     that it did not see. The path ends early where two ridges in turn are worse than the best. It is
     extended by steps of sqrt(10) where the best is at its end, up to 1e4 and down to 1e-4.
 
-    Chosen is the strongest ridge that is worse than the best by no more than .2 standard errors of
-    their difference over bags: where the likelihood is flat, the simpler model.
+    Held-out bags are few, and one with two mistakes that cancel does not show that the model was
+    too sure of them. So a ridge below sqrt(10) has to earn its place: from the log-likelihood of
+    all held-out bags together 2 (log10 ridge - 1/2)^2 is subtracted, .5 for a ridge of 1, 12.5 for
+    .01. Many bags outweigh that. Chosen is the strongest ridge that is then worse than the best by
+    no more than .2 standard errors of their difference over bags: where the likelihood is flat, the
+    simpler model.
 
     Of fewer than ten bags each is held out alone. Two bags tell too little: the ridge is then 1,
     the bags are still held out, and a warning says so. One bag cannot be held out.
@@ -123,6 +130,8 @@ def choose_ridge(
         bag_effects: see `fit_linear`; scores are then means over these effects.
         tolerance: of the fit to all bags; in folds it is .03 or this, whichever is larger.
         seed: of the folds.
+        watch: called after each fit with the number of fits that are done and of those planned by
+            then, which grows where the path is extended.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(300, 2))
@@ -144,7 +153,7 @@ def choose_ridge(
             "own choice, for instance 1."
         )
     fold_of_bag = bag_folds(bags, folds, seed) if isinstance(folds, int) else _given(folds, bags)
-    search = _Search(features, bags, fold_of_bag, bag_effects, tolerance)
+    search = _Search(features, bags, fold_of_bag, bag_effects, tolerance, watch)
     if len(bags) < 3:
         warnings.warn(
             f"there are only {len(bags)} bags, too few to choose a ridge by; it is 1.",
@@ -188,9 +197,16 @@ class _Search:
     """Models of all folds along the path, and the scores of the ridges visited."""
 
     def __init__(
-        self, X: FloatArray, bags: Bags, fold_of_bag: IntArray, tau: float, tolerance: float
+        self,
+        X: FloatArray,
+        bags: Bags,
+        fold_of_bag: IntArray,
+        tau: float,
+        tolerance: float,
+        watch: Callable[[int, int], None] | None,
     ) -> None:
         self.X, self.bags, self.fold_of_bag = X, bags, fold_of_bag
+        self.watch, self.planned = watch, 1
         self.tau = tau
         self.tolerance = max(tolerance, FOLD_TOLERANCE)
         self.parts = []
@@ -205,7 +221,7 @@ class _Search:
         self.evaluations = 0
 
     def walk(self, ridges: list[float]) -> None:
-        worse = 0
+        worse, self.planned = 0, len(ridges)
         for ridge in ridges:
             worse = self._one_more(ridge, worse)
             if worse == _WORSE:
@@ -225,7 +241,11 @@ class _Search:
         return 0 if self._is_best(ridge) else worse + 1
 
     def _is_best(self, ridge: float) -> bool:
-        return self.scores[ridge].score >= max(score.score for score in self.scores.values())
+        return self._worth(ridge) >= max(map(self._worth, self.scores))
+
+    def _worth(self, ridge: float) -> float:
+        """The score of a ridge, what is known beforehand included."""
+        return self.scores[ridge].score - prior_penalty(ridge) / self.judged_bags.n_instances
 
     def visit(self, ridge: float) -> None:
         """Fit every fold's model with this ridge, from its fit with the nearest one."""
@@ -245,18 +265,22 @@ class _Search:
             )
             models.append(model)
             self.evaluations += model.evaluations + 1
+            if self.watch is not None:
+                ridges = max(self.planned, len(self.models) + 1)
+                done = len(self.models) * len(self.parts) + len(models)
+                self.watch(done, ridges * len(self.parts) + 1)  # and the fit to all bags
         self.models[ridge] = models
         mean, error = mean_per_instance(of_bags[self.judged], self.judged_bags)
         self.scores[ridge] = RidgeScore(ridge, mean, error, of_bags)
 
     def best_ridge(self) -> float:
-        best = max(self.scores.values(), key=lambda score: (score.score, score.ridge))
+        best = max(self.scores, key=lambda ridge: (self._worth(ridge), ridge))
         for ridge in sorted(self.scores, reverse=True):
-            difference = (best.of_bags - self.scores[ridge].of_bags)[self.judged]
-            gain, error = mean_per_instance(difference, self.judged_bags)
-            if gain <= 1e-9 + _FLAT * error:
+            difference = (self.scores[best].of_bags - self.scores[ridge].of_bags)[self.judged]
+            error = mean_per_instance(difference, self.judged_bags)[1]
+            if self._worth(best) - self._worth(ridge) <= 1e-9 + _FLAT * error:
                 return ridge
-        return best.ridge
+        return best
 
     def held_out(self, ridge: float) -> tuple[FloatArray, LinearFit]:
         """(N, C) logits by models that did not see the row's bag, and where to begin with all."""
@@ -265,6 +289,15 @@ class _Search:
             rows = self.bags.rows(held_out)
             logits[rows] = model.logits(self.X[rows])
         return logits, self.models[ridge][0]
+
+
+def prior_penalty(ridge: float) -> float:
+    """What a ridge below sqrt(10) has to make up for in log-likelihood of held-out bags.
+
+    >>> [round(prior_penalty(ridge), 2) for ridge in (10, 1, 0.01)]
+    [0.0, 0.5, 12.5]
+    """
+    return float(min(np.log10(ridge / _MILD), 0.0) ** 2 / (2 * _DECADES**2))
 
 
 def bag_log_likelihoods(fit: LinearFit, X: npt.ArrayLike, bags: Bags) -> FloatArray:

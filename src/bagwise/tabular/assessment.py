@@ -45,7 +45,8 @@ def assess(
         ids: (B,) their names.
         shares: (C,) the overall share of each class, the baseline.
     """
-    predicted = _expected(log_probs, bags) / bags.sizes[:, None]
+    expected, variances = _moments(log_probs, bags)
+    predicted = expected / bags.sizes[:, None]
     off_centre = 2 * np.abs(count_levels(log_probs, bags) - 0.5)
     n = bags.n_instances
     of_bags = log_likelihoods(log_probs, bags).numpy()
@@ -63,7 +64,7 @@ def assess(
         error=np.abs(predicted - bags.proportions).mean(axis=0).tolist(),
         coverage={name: float((off_centre <= width).mean()) for name, width in _INTERVALS.items()},
         calibration=[
-            _bins(predicted[:, c], bags.proportions[:, c], bags.sizes)
+            _bins(predicted[:, c], bags.proportions[:, c], variances[:, c], bags.sizes)
             for c in range(bags.n_classes)
         ],
         bags=[
@@ -86,7 +87,7 @@ def surprising_bags(
     surprise = log P(S'|X) - log P(S|X), S' the model's expected counts, rounded. Zero or less is no
     surprise; wrong counts stand out.
     """
-    expected = _expected(log_probs, bags)
+    expected, _ = _moments(log_probs, bags)
     likely = Bags.from_proportions(expected / bags.sizes[:, None], bags.sizes, rounding="nearest")
     surprise = (log_likelihoods(log_probs, likely) - log_likelihoods(log_probs, bags)).numpy()
     order = np.argsort(-surprise, kind="stable")[:SURPRISING]
@@ -116,16 +117,17 @@ def count_levels(log_probs: torch.Tensor, bags: Bags, seed: int = 0) -> FloatArr
     return levels
 
 
-def _expected(log_probs: torch.Tensor, bags: Bags) -> FloatArray:
-    """(B, C) expected counts of the bags."""
-    total = torch.zeros(len(bags), bags.n_classes, dtype=torch.float64)
+def _moments(log_probs: torch.Tensor, bags: Bags) -> tuple[FloatArray, FloatArray]:
+    """(B, C) each: expected counts of the bags, and the variances of the counts."""
+    mean, variance = torch.zeros(2, len(bags), bags.n_classes, dtype=torch.float64)
     bag = torch.from_numpy(bags.bag_of_row)
     for part, bag_of_part in zip(
         torch.split(log_probs, _CHUNK), torch.split(bag, _CHUNK), strict=True
     ):
-        total.index_add_(0, bag_of_part, part.double().exp())
-    expected: FloatArray = total.numpy()
-    return expected
+        p = part.double().exp()
+        mean.index_add_(0, bag_of_part, p)
+        variance.index_add_(0, bag_of_part, p * (1 - p))
+    return mean.numpy(), variance.clamp(min=0).numpy()
 
 
 def _correlation(predicted: FloatArray, true: FloatArray) -> float | None:
@@ -134,7 +136,9 @@ def _correlation(predicted: FloatArray, true: FloatArray) -> float | None:
     return float(np.corrcoef(predicted, true)[0, 1])
 
 
-def _bins(predicted: FloatArray, true: FloatArray, sizes: npt.NDArray[Any]) -> list[BinOfBags]:
+def _bins(
+    predicted: FloatArray, true: FloatArray, variances: FloatArray, sizes: npt.NDArray[Any]
+) -> list[BinOfBags]:
     """Mean predicted and mean true proportion of up to ten groups of bags."""
     groups = np.array_split(np.argsort(predicted, kind="stable"), min(10, len(predicted)))
     return [
@@ -142,6 +146,7 @@ def _bins(predicted: FloatArray, true: FloatArray, sizes: npt.NDArray[Any]) -> l
             predicted=float(np.average(predicted[group], weights=sizes[group])),
             true=float(np.average(true[group], weights=sizes[group])),
             instances=int(sizes[group].sum()),
+            error=float(np.sqrt(variances[group].sum()) / sizes[group].sum()),
         )
         for group in groups
     ]

@@ -1,27 +1,11 @@
-"""What a fit found, for the terminal and the report, and fit.json, which keeps it."""
+"""What a fit found, for the terminal and the report."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple, TypeVar
-
-from bagwise.storage.schema import (
-    Check,
-    any_number,
-    anything,
-    list_of,
-    maybe,
-    number,
-    record,
-    text,
-    whole,
-    wrong,
-)
-
-FORMAT = 1
-Made = TypeVar("Made")
+from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -83,7 +67,8 @@ class DataFacts:
 @dataclass(frozen=True)
 class FitSettings:
     """What was chosen or given: `lr` and `epochs` where the model was trained by gradient descent,
-    `ridge` where it was fitted by maximum likelihood.
+    `ridge` where it was fitted by maximum likelihood; the model's logits are divided by
+    `temperature`, which its weights contain.
     """
 
     method: str
@@ -93,6 +78,7 @@ class FitSettings:
     epochs: int | None
     seed: int
     ridge: float | None = None
+    temperature: float = 1.0
 
     def in_words(self) -> str:
         """What was chosen, for people."""
@@ -119,11 +105,19 @@ class CurvePoint:
 
 
 class BinOfBags(NamedTuple):
-    """Bags with about the same predicted proportion of a class."""
+    """Bags with about the same predicted proportion of a class.
+
+    Attributes:
+        predicted: mean of the instances.
+        true: likewise.
+        instances: in these bags.
+        error: standard error of `true` if the model is right; None where it is not known.
+    """
 
     predicted: float
     true: float
     instances: int
+    error: float | None = None
 
 
 @dataclass(frozen=True)
@@ -236,6 +230,20 @@ class FitFacts:
             )
         return found
 
+    def calibration(self) -> str:
+        """How far predicted shares and intervals can be believed, in a sentence or two."""
+        names = sorted(self.held_out.coverage, reverse=True)
+        parts = [f"{self.held_out.coverage[name]:.0%} lie in the {name} interval" for name in names]
+        text = f"Of the counts of held-out bags, {', '.join(parts)}." if parts else ""
+        T = self.settings.temperature
+        if T != 1:
+            was = "too sure of itself" if T > 1 else "not sure enough of itself"
+            text += (
+                f" The model was {was}: its log-odds are divided by {T:.2f}, under which "
+                "held-out bags are clearly more probable."
+            )
+        return text.strip()
+
     def is_overconfident(self) -> bool:
         """Whether clearly fewer counts lie in their 95 % intervals than should.
 
@@ -256,147 +264,3 @@ class FitFacts:
                 strict=True,
             )
         ]
-
-    def to_dict(self) -> dict[str, object]:
-        """The content of fit.json."""
-        content = {"format": FORMAT, **asdict(self)}
-        content["curve"] = [
-            {name: value for name, value in point.items() if value is not None}
-            for point in content["curve"]
-        ]
-        return content
-
-    @classmethod
-    def from_dict(cls, content: object) -> FitFacts:
-        """Read the content of fit.json; what lacks or is of another form is a ValueError.
-
-        It names the first such field. What else the file holds does not matter.
-        """
-        found = _checked(content)
-        data, held_out = found["data"], found["held_out"]
-        sizes = data["sizes"]
-        histogram = _made(Histogram, sizes["histogram"])
-        calibration = [[BinOfBags(*point) for point in bins] for bins in held_out["calibration"]]
-        return _made(
-            cls,
-            found,
-            data=_made(DataFacts, data, sizes=_made(BagSizes, sizes, histogram=histogram)),
-            settings=_made(FitSettings, found["settings"]),
-            tried=[Tried(*trial) for trial in found["tried"]],
-            curve=[
-                CurvePoint(point["epoch"], point.get("train"), point.get("held_out"))
-                for point in found["curve"]
-            ],
-            held_out=_made(
-                HeldOutFacts,
-                held_out,
-                calibration=calibration,
-                bags=[_made(HeldOutBag, bag) for bag in held_out["bags"]],
-            ),
-            surprising=[_made(SurprisingBag, bag) for bag in found["surprising"]],
-        )
-
-
-def _made(kind: type[Made], content: dict[str, Any], **nested: object) -> Made:
-    """A dataclass of the values under its fields' names, some of them made before."""
-    names = (field.name for field in fields(kind))  # type: ignore[arg-type]  # a dataclass
-    return kind(**{name: nested.get(name, content[name]) for name in names})
-
-
-def _checked(content: Any) -> dict[str, Any]:
-    _with({"data": _with({"classes": list_of(text, 2)})})(content, "")
-    _schema(len(content["data"]["classes"]))(content, "")
-    settings = content["settings"]
-    if settings["ridge"] is None:
-        for name in ("lr", "epochs"):
-            if settings[name] is None:
-                raise wrong(None, f"settings.{name}", "a number, or one for settings.ridge")
-    histogram = content["data"]["sizes"]["histogram"]
-    if len(histogram["edges"]) != len(histogram["counts"]) + 1:
-        raise wrong(histogram["edges"], "data.sizes.histogram.edges", "one more than counts")
-    if any(b <= a for a, b in zip(histogram["edges"], histogram["edges"][1:], strict=False)):
-        raise ValueError("data.sizes.histogram.edges do not grow.")
-    facts: dict[str, Any] = content
-    return facts
-
-
-def _schema(C: int) -> Check:
-    """What fit.json must hold where there are C classes."""
-    share = number(0, 1)
-    shares = list_of(share, C, C)
-    amounts = list_of(number(0), C, C)
-    histogram = _with({"counts": list_of(whole(), 1), "edges": list_of(number(0), 2)})
-    data = {
-        "files": list_of(text, 1),
-        "bag_columns": list_of(text, 1),
-        "rows": whole(),
-        "rows_used": whole(),
-        "n_bags": whole(1),
-        "bags_left_out": whole(),
-        "bags_left_out_names": list_of(text),
-        "shares": shares,
-        "sizes": _with(
-            {
-                "smallest": whole(1),
-                "median": number(1),
-                "largest": whole(1),
-                "histogram": histogram,
-            }
-        ),
-        "rounding": number(0),
-        "n_features": whole(1),
-    }
-    settings = {
-        "method": text,
-        "engine": text,
-        "model": text,
-        "lr": maybe(number(0)),
-        "epochs": maybe(whole(1)),
-        "seed": whole(),
-        "ridge": maybe(number(0)),
-    }
-    held_out = {
-        "n_bags": whole(1),
-        "n_instances": whole(1),
-        "log_likelihood": number(),
-        "baseline": number(),
-        "gain_error": number(0, math.inf),
-        "correlation": list_of(maybe(number(-1.01, 1.01)), C, C),
-        "error": shares,
-        "coverage": record({}, others=share),
-        "calibration": list_of(list_of(list_of(number(0), 3, 3), 1), C, C),
-        "bags": list_of(
-            _with({"bag": text, "size": whole(1), "true": shares, "predicted": shares}), 1
-        ),
-    }
-    surprising = {
-        "bag": text,
-        "size": whole(1),
-        "counts": amounts,
-        "expected": amounts,
-        "surprise": number(),
-    }
-    return _with(
-        {
-            "command": text,
-            "bagwise": text,
-            "seconds": number(0),
-            "folds": whole(1),
-            "data": _with(data),
-            "settings": _with(settings),
-            "tried": list_of(_trial, 1),
-            "curve": list_of(record({"epoch": number(0)}, others=number())),
-            "held_out": _with(held_out),
-            "surprising": list_of(_with(surprising)),
-        }
-    )
-
-
-def _with(needed: dict[str, Check]) -> Check:
-    return record(needed, others=anything)
-
-
-def _trial(value: Any, place: str) -> None:
-    list_of(anything, 3, 3)(value, place)
-    for index, check in enumerate((text, text, any_number)):
-        check(value[index], f"{place}[{index}]")

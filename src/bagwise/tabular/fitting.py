@@ -36,6 +36,7 @@ from bagwise.tabular.intervals import intervals_of
 from bagwise.tabular.labels import read_labels
 from bagwise.tabular.model import TableModel, log_probs_by
 from bagwise.tabular.source import Paths, Source, columns_of
+from bagwise.tabular.temperature import divide_logits, fit_temperature, tempered
 from bagwise.tabular.tuning import (
     RATES,
     Search,
@@ -49,7 +50,7 @@ from bagwise.tabular.tuning import (
 )
 from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training import DivergedError
-from bagwise.training.progress import TaskProgress
+from bagwise.training.progress import WorkProgress
 
 
 def fit_table(
@@ -154,8 +155,7 @@ def fit_table(
         trials: list[Trial] = []
         for name in RATES if model == "auto" else (model,):
             if name == "linear" and by_likelihood:
-                with TaskProgress("linear model, by likelihood", 1, progress):
-                    trials += linear.linear_trials(training, splits, work)
+                trials += linear.linear_trials(training, splits, work, progress)
             else:
                 rival = trials[0] if trials else None
                 trials += search.trials(name, RATES[name] if lr is None else (lr,), rival)
@@ -181,6 +181,9 @@ def fit_table(
         shares = _shares_of_training(targets.bags, held_out, cross_validated)
         part = targets.bags.select(held_out)
         rows_held_out = torch.from_numpy(targets.bags.rows(held_out))
+        temperature = fit_temperature(log_probs[rows_held_out], part)
+        log_probs = tempered(log_probs, temperature)
+        divide_logits(classifier.model_, temperature)
         facts = FitFacts(
             command=command,
             bagwise=bagwise.__version__,
@@ -193,6 +196,7 @@ def fit_table(
                 epochs=None if chosen.lr is None else classifier.best_epoch_,
                 ridge=chosen.ridge,
                 seed=seed,
+                temperature=temperature,
             ),
             tried=[Tried(t.model, t.setting, t.bag_loss) for t in trials],
             folds=len(splits),
@@ -204,7 +208,7 @@ def fit_table(
         found: Tensors = {}
         if chosen.weights is not None and chosen.ridge is not None:
             of_model, ridge = chosen.weights, chosen.ridge
-            with TaskProgress("intervals", 1, progress), warnings.catch_warnings():
+            with WorkProgress("intervals", "", 1, progress), warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
                 found = work.once("intervals", lambda: intervals_of(training, of_model, ridge))
         fitted = TableModel(classifier, rows.columns, facts, found)

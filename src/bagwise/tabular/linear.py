@@ -16,6 +16,7 @@ from bagwise.likelihood import choose_ridge
 from bagwise.networks import make_model
 from bagwise.tabular.tuning import Split, Trial
 from bagwise.tabular.workspace import Tensors, Workspace
+from bagwise.training.progress import WorkProgress
 
 MOST_NUMBERS = 20_000_000  # rows times columns, in double precision, more than once
 
@@ -25,7 +26,9 @@ def fits(data: BagData) -> bool:
     return len(data) * (data.shape[0] + 1) <= MOST_NUMBERS
 
 
-def linear_trials(data: BagData, splits: Sequence[Split], work: Workspace) -> list[Trial]:
+def linear_trials(
+    data: BagData, splits: Sequence[Split], work: Workspace, progress: bool = False
+) -> list[Trial]:
     """The linear model with each ridge that was tried, the chosen one first.
 
     One split is enough for a large table; its model does not see the bags that are held out, and
@@ -34,7 +37,8 @@ def linear_trials(data: BagData, splits: Sequence[Split], work: Workspace) -> li
     folds = np.full(len(data.bags), -1)
     for number, (_, held_out) in enumerate(splits):
         folds[held_out] = number
-    found = work.once("linear", partial(_fitted, data, folds))
+    with WorkProgress("linear model", "fits", 1, progress) as bar:
+        found = work.once("linear", partial(_fitted, data, folds, bar))
     chosen = int(found["chosen"])
     trials = [
         Trial(
@@ -53,12 +57,12 @@ def linear_trials(data: BagData, splits: Sequence[Split], work: Workspace) -> li
     return [trials[chosen], *trials[:chosen], *trials[chosen + 1 :]]
 
 
-def _fitted(data: BagData, folds: IntArray) -> Tensors:
+def _fitted(data: BagData, folds: IntArray, bar: WorkProgress) -> Tensors:
     X = data.inputs.double().numpy()
     with warnings.catch_warnings():
         # A fit that ends before its optimum is judged by held-out bags like any other.
         warnings.simplefilter("ignore", RuntimeWarning)
-        found = choose_ridge(X, data.bags, folds=folds)
+        found = choose_ridge(X, data.bags, folds=folds, watch=bar.at)
     path = [score.ridge for score in found.path]
     log_probs = torch.from_numpy(found.held_out_logits).log_softmax(-1)
     return {

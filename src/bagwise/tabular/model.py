@@ -16,8 +16,9 @@ from bagwise.likelihood import Covariance
 from bagwise.storage import model_folder as archive
 from bagwise.tabular.columns import FORMAT as COLUMNS_FORMAT
 from bagwise.tabular.columns import Columns, Inputs
-from bagwise.tabular.facts import FORMAT as FIT_FORMAT
 from bagwise.tabular.facts import FitFacts
+from bagwise.tabular.fit_file import FORMAT as FIT_FORMAT
+from bagwise.tabular.fit_file import from_json, to_json
 from bagwise.tabular.intervals import covariance_of, read_intervals
 from bagwise.tabular.workspace import Tensors
 from bagwise.training.evaluation import predict_logits
@@ -45,7 +46,7 @@ class TableModel:
 
         It is looked at only here: a model predicts without it.
         """
-        return self.fit if isinstance(self.fit, FitFacts) else FitFacts.from_dict(self.fit)
+        return self.fit if isinstance(self.fit, FitFacts) else from_json(self.fit)
 
     @property
     def intervals(self) -> Covariance | None:
@@ -65,7 +66,7 @@ class TableModel:
 
     def save(self, path: Path) -> None:
         """Write the model folder, in one step; where a symbolic link leads, if `path` is one."""
-        fit = self.fit.to_dict() if isinstance(self.fit, FitFacts) else self.fit
+        fit = to_json(self.fit) if isinstance(self.fit, FitFacts) else self.fit
         content = {archive.COLUMNS: self.columns.to_json(), archive.FIT: fit}
         tensors = {archive.INTERVALS: self.of_intervals} if self.of_intervals else None
         archive.save(self.classifier, Path(os.path.realpath(path)), content, tensors)

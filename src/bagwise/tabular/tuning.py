@@ -23,7 +23,7 @@ from bagwise.tabular.model import log_probs_by
 from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training import Callback, DivergedError
 from bagwise.training.evaluation import log_likelihoods
-from bagwise.training.progress import TaskProgress
+from bagwise.training.progress import WorkProgress
 from bagwise.training.selection import best_index, score
 
 RATES = {"linear": (1e-3, 3e-3, 1e-2, 3e-2), "mlp": (3e-4, 1e-3, 3e-3)}
@@ -147,13 +147,17 @@ class Search:
             rival: what is known of another model.
         """
         left: list[Trial] = []
-        with TaskProgress(f"trying {model}", 1, self.progress) as bar:
-            if len(rates) > 1 and self.epochs is None:
+        several = len(rates) > 1 and self.epochs is None
+        long = self.most * len(self.splits) * (1 if several else len(rates))
+        with WorkProgress(f"trying {model}", "epochs", long, self.progress) as bar:
+            if several:
                 short = int(np.clip(RUNG_VISITS // len(self.data), 2, RUNG_EPOCHS))
+                bar.plan(len(rates) * short)
                 tried = self._rung(model, rates, 0, short, bar)
                 best = [trial.lr for trial in tried[:1] if trial.lr is not None]
                 if self._is_behind(tried[0], 0, rival):
                     parts = range(1, min(2, len(self.splits)))
+                    bar.plan(len(parts) * short)
                     again = [self._rung(model, best, part, short, bar)[0] for part in parts]
                     if all(map(partial(self._is_behind, rival=rival), again, parts)):
                         return tried
@@ -162,14 +166,14 @@ class Search:
         return sorted(full, key=_by_loss) + left
 
     def _rung(
-        self, model: str, rates: Sequence[float], part: int, epochs: int, bar: TaskProgress
+        self, model: str, rates: Sequence[float], part: int, epochs: int, bar: WorkProgress
     ) -> list[Trial]:
         """Every rate on a part of the bags, for a few epochs, the best first."""
         found = []
         split = smaller(self.data.bags, self.splits[part], RUNG)
         for lr in rates:
-            bar.begin(f"{model}, learning rate {lr:g}, {epochs} epochs")
-            fold = self._fold(model, lr, epochs, split, f"first-{part}")
+            bar.begin(f"learning rate {lr:g}")
+            fold = self._fold(model, lr, epochs, split, f"first-{part}", bar)
             curve = _smooth(fold["curve"].numpy())
             best = best_index(curve.tolist(), "bag_loss")
             setting = f"learning rate {lr:g}, left after {epochs} epochs on a part of the bags"
@@ -197,13 +201,13 @@ class Search:
         return bool(nothing - trial.bag_loss < slack * (nothing - ahead))
 
     def _on_all_splits(
-        self, model: str, lr: float, rival: Trial | None, bar: TaskProgress
+        self, model: str, lr: float, rival: Trial | None, bar: WorkProgress
     ) -> Trial:
         """Train for long on every split; after two of them, only if that is not hopeless."""
         bags, folds = self.data.bags, []
         for number, split in enumerate(self.splits, start=1):
-            bar.begin(f"{model}, learning rate {lr:g}, part {number} of {len(self.splits)}")
-            folds.append(self._fold(model, lr, self.most, split, str(number - 1)))
+            bar.begin(f"learning rate {lr:g}, part {number} of {len(self.splits)}")
+            folds.append(self._fold(model, lr, self.most, split, str(number - 1), bar))
             held_out = np.concatenate([split[1] for split in self.splits[:number]])
             best, curve = self._best_epoch(folds)
             loss = float(curve[best])
@@ -234,12 +238,29 @@ class Search:
             return min(self.epochs, shortest) - 1, mean
         return best_index(_smooth(mean).tolist(), "bag_loss"), mean
 
-    def _fold(self, model: str, lr: float, epochs: int, split: Split, part: str) -> Tensors:
+    def _fold(
+        self, model: str, lr: float, epochs: int, split: Split, part: str, bar: WorkProgress
+    ) -> Tensors:
         tried = variant(
             self.base, model, lr, epochs, patience(epochs) if self.epochs is None else None
         )
         name = f"fold-{model}-{lr!r}-{part}"
-        return self.work.once(name, partial(_train_fold, tried, self.data, split, self.classes))
+        counting = _Counting(bar)
+        train = partial(_train_fold, tried, self.data, split, self.classes, counting)
+        found = self.work.once(name, train)
+        bar.plan(counting.epochs - epochs)  # it may have ended early, or be known already
+        return found
+
+
+class _Counting(Callback):
+    """Shows that an epoch is done."""
+
+    def __init__(self, bar: WorkProgress) -> None:
+        self.bar, self.epochs = bar, 0
+
+    def on_epoch_end(self, row: Any, model: nn.Module) -> None:
+        self.epochs += 1
+        self.bar.advance()
 
 
 class _Keeping(Callback):
@@ -254,7 +275,11 @@ class _Keeping(Callback):
 
 
 def _train_fold(
-    tried: LLPClassifier, data: BagData, split: Split, classes: npt.NDArray[Any]
+    tried: LLPClassifier,
+    data: BagData,
+    split: Split,
+    classes: npt.NDArray[Any],
+    counting: Callback,
 ) -> Tensors:
     """`curve` (E,), -log P(S|X) per instance of the held-out bags by epoch, infinite where training
     diverged, and `log_probs` (E, n, C) of their rows.
@@ -262,7 +287,7 @@ def _train_fold(
     kept, held_out = (data.select(index) for index in split)
     keeping = _Keeping(held_out.inputs)
     try:
-        tried.fit_bags(kept, classes, held_out, callbacks=[keeping])
+        tried.fit_bags(kept, classes, held_out, callbacks=[keeping, counting])
         curve = [row["val_bag_loss"] for row in tried.history_]
     except DivergedError:
         curve = [math.inf]

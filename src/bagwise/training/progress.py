@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
 
 _SHOWN = {
     "train_loss": "loss",
@@ -20,6 +16,20 @@ _SHOWN = {
     "val_accuracy": "val",
     "test_accuracy": "test",
 }
+
+
+class TimeLeft(ProgressColumn):
+    """How long it will take at the mean speed until now; nothing as long as nothing is done."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        """In hours, minutes and seconds."""
+        done = task.completed - task.fields["begun_at"]
+        if task.total is None or task.elapsed is None or done <= 0:
+            return Text("")
+        left = task.elapsed / done * max(task.total - task.completed, 0)
+        return Text(f"{timedelta(seconds=round(left))} left", style="progress.remaining")
 
 
 class Bar:
@@ -37,6 +47,7 @@ class Bar:
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             *columns,
+            TimeLeft(),
             console=self._console,
             disable=not (show and self._console.is_terminal),
             transient=transient,
@@ -61,29 +72,45 @@ class RowProgress(Bar):
     def __init__(self, name: str, rows: int | None, show: bool) -> None:
         of = "" if rows is None else "/{task.total:,}"
         shown = TextColumn("{task.completed:,}" + of + " rows")
-        super().__init__(shown, TimeRemainingColumn(), show=show)
-        self._task = self._bar.add_task(name, total=rows)
+        super().__init__(shown, show=show)
+        self._task = self._bar.add_task(name, total=rows, begun_at=0)
 
     def advance(self, rows: int) -> None:
         """So many more are done."""
         self._bar.advance(self._task, rows)
 
 
-class TaskProgress(Bar):
-    """Tasks done of a total, and what is being done."""
+class WorkProgress(Bar):
+    """Pieces of work done of those planned, which may change, and what is being done.
 
-    def __init__(self, name: str, total: int, show: bool) -> None:
-        shown = TextColumn("{task.completed:.0f}/{task.total:.0f}  {task.fields[now]}")
-        super().__init__(shown, TimeRemainingColumn(), show=show)
-        self._task = self._bar.add_task(name, total=total, now="")
+    Args:
+        name: of the whole.
+        unit: what a piece is, in the plural; empty where there is but one.
+        planned: pieces.
+        show: whether to show it.
+    """
+
+    def __init__(self, name: str, unit: str, planned: int, show: bool) -> None:
+        counted = "{task.completed:.0f}/{task.total:.0f} " + unit + "  " if unit else ""
+        super().__init__(TextColumn(counted + "{task.fields[now]}"), show=show)
+        self._task = self._bar.add_task(name, total=planned, now="", begun_at=0)
 
     def begin(self, what: str) -> None:
         """Say what is being done."""
         self._bar.update(self._task, now=what)
 
-    def advance(self) -> None:
-        """One more is done."""
-        self._bar.advance(self._task)
+    def advance(self, pieces: int = 1) -> None:
+        """So many more are done."""
+        self._bar.advance(self._task, pieces)
+
+    def at(self, done: int, planned: int) -> None:
+        """So many are done of so many."""
+        self._bar.update(self._task, completed=done, total=planned)
+
+    def plan(self, pieces: int) -> None:
+        """So many more have to be done; fewer, if negative."""
+        task = self._bar.tasks[0]
+        self._bar.update(self._task, total=(task.total or 0) + pieces)
 
 
 class TrainingProgress(Bar):
@@ -91,10 +118,12 @@ class TrainingProgress(Bar):
 
     def __init__(self, name: str, epochs: int, history: list[dict[str, float]], show: bool) -> None:
         shown = TextColumn("epoch {task.completed:.0f}/{task.total:.0f}  {task.fields[facts]}")
-        super().__init__(shown, TimeRemainingColumn(), show=show)
+        super().__init__(shown, show=show)
         facts = _facts(history[-1]) if history else ""
         self._done = len(history)
-        self._task = self._bar.add_task(name, total=epochs, completed=self._done, facts=facts)
+        self._task = self._bar.add_task(
+            name, total=epochs, completed=self._done, begun_at=self._done, facts=facts
+        )
 
     def step(self, share: float) -> None:
         """Within an epoch: which share of it is done."""

@@ -1,0 +1,87 @@
+"""A temperature for the probabilities of a model, fitted to held-out bags."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from scipy.optimize import minimize_scalar
+from torch import nn
+
+from bagwise.bags import Bags
+from bagwise.likelihood.ridge import mean_per_instance
+from bagwise.posterior import bag_posterior
+from bagwise.training.evaluation import log_likelihoods
+
+HOTTEST = 10.0  # and its inverse is the coldest
+_CHUNK = 500_000  # instances of bags whose posterior is computed at a time
+_SUSPICIOUS = 2.0  # standard errors of the slope from which a temperature is looked for
+_CLEARLY = 2.0  # standard errors of what is gained from which it is kept
+
+
+def fit_temperature(log_probs: torch.Tensor, bags: Bags) -> float:
+    """The T under which bags are most probable when a row's class probabilities are
+
+        softmax(log p / T)
+
+    where they are clearly more probable than with 1, by two standard errors over bags; else 1.
+    Above 1, the model was too sure of itself; below, not sure enough.
+
+    It is looked for only where the slope at 1, sum_k (w - p)'log p over the rows of each bag, is
+    larger than two of its own standard errors over bags: one posterior says so.
+
+    Args:
+        log_probs: (N, C) of rows of bags that the model has not seen.
+        bags: sizes and counts.
+
+    >>> bags = Bags([2] * 50, [[2, 0], [1, 1], [1, 1], [0, 2], [1, 1]] * 10)
+    >>> sure = torch.tensor([[9., 0.], [0., 9.]]).log_softmax(-1).repeat(50, 1)
+    >>> fit_temperature(sure, bags) > 2
+    True
+    >>> fit_temperature(torch.zeros(100, 2).log_softmax(-1), bags)
+    1.0
+    """
+    slopes = _slopes(log_probs, bags)
+    if len(bags) < 2 or abs(slopes.sum()) <= _SUSPICIOUS * math.sqrt((slopes**2).sum()):
+        return 1.0
+    end = math.log(HOTTEST)
+    found = minimize_scalar(
+        lambda log_T: -float(log_likelihoods(log_probs / math.exp(log_T), bags).sum()),
+        bounds=(-end, end),
+        method="bounded",
+        options={"xatol": 0.01},
+    )
+    T = math.exp(found.x)
+    gains = log_likelihoods(log_probs / T, bags) - log_likelihoods(log_probs, bags)
+    mean, error = mean_per_instance(gains.numpy(), bags)
+    return round(T, 4) if mean > _CLEARLY * error else 1.0
+
+
+def _slopes(log_probs: torch.Tensor, bags: Bags) -> np.ndarray:
+    """(B,) the derivative of log P(S|X) by 1 / T, at 1."""
+    parts = []
+    for index in bags.batches(_CHUNK):
+        some = bags.select(index)
+        own = log_probs[torch.from_numpy(bags.rows(index))].double()
+        weights = bag_posterior(own, some).weights
+        of_rows = ((weights - own.exp()) * own.clamp(min=-1e6)).sum(-1).numpy()
+        parts.append(np.add.reduceat(of_rows, some.offsets[:-1]))
+    return np.concatenate(parts)
+
+
+def tempered(log_probs: torch.Tensor, temperature: float) -> torch.Tensor:
+    """(N, C) the log-probabilities at a temperature.
+
+    >>> tempered(torch.tensor([[.8, .2]]).log(), 2.0).exp()
+    tensor([[0.6667, 0.3333]])
+    """
+    return log_probs if temperature == 1 else (log_probs / temperature).log_softmax(-1)
+
+
+@torch.no_grad()
+def divide_logits(model: nn.Module, temperature: float) -> None:
+    """Have a model's last layer, which is linear, divide the logits."""
+    last = [layer for layer in model.modules() if isinstance(layer, nn.Linear)][-1]
+    for parameter in last.parameters():
+        parameter.div_(temperature)
