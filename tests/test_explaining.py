@@ -14,9 +14,11 @@ from typer.testing import CliRunner
 
 from bagwise import Bags
 from bagwise.cli import app
-from bagwise.tabular.explaining import duncan_davis, effects, estimate_shares
+from bagwise.tabular.explaining import effects
 from bagwise.tabular.fitting import fit_table
 from bagwise.tabular.model import TableModel
+from bagwise.tabular.rows import Counts
+from bagwise.tabular.shares import duncan_davis, estimate_shares
 
 
 def command(*arguments: Any) -> tuple[int, str]:
@@ -84,8 +86,7 @@ def test_shares_of_groups_lie_in_their_intervals_and_in_the_bounds(made: Path) -
         TableModel.load(made / "m"),
         made / "rows.csv",
         ["town"],
-        key=["precinct"],
-        labels=made / "bags.csv",
+        Counts(["precinct"], made / "bags.csv"),
     )
     assert [(share.group, share.label) for share in found] == [
         (("north",), "no"), (("north",), "yes"), (("south",), "no"), (("south",), "yes"),
@@ -94,10 +95,12 @@ def test_shares_of_groups_lie_in_their_intervals_and_in_the_bounds(made: Path) -
         there = truth["north"] == (share.group == ("north",))
         actual = (truth["yes"][there] == (share.label == "yes")).mean()
         assert share.rows == there.sum()
-        assert share.low < actual < share.high
+        assert share.interval is not None
+        low, high = share.interval
+        assert low < actual < high
         assert share.bounds is not None
         assert share.bounds[0] <= actual <= share.bounds[1]
-        assert share.low < share.share < share.high
+        assert low < share.share < high
     assert found[0].share + found[1].share == pytest.approx(1)
 
 
@@ -105,11 +108,14 @@ def test_small_groups_have_wide_intervals(made: Path) -> None:
     model = TableModel.load(made / "m")
     few = estimate_shares(model, made / "rows.csv", ["precinct", "town"])
     all_rows = estimate_shares(model, made / "rows.csv", ["town"])
-    width = {s.group: s.high - s.low for s in [*few, *all_rows]}
+    ends = {(s.group, s.label): s.interval or (1.0, 0.0) for s in [*few, *all_rows]}
+    width = {group: high - low for (group, _), (low, high) in ends.items()}
     assert min(w for group, w in width.items() if len(group) == 2) > max(
         w for group, w in width.items() if len(group) == 1
     )
-    assert all(0 <= s.low <= s.share <= s.high <= 1 for s in few)
+    for s in few:
+        low, high = ends[s.group, s.label]
+        assert 0 <= low <= s.share <= high <= 1
 
 
 @given(st.data())
@@ -152,7 +158,7 @@ def test_estimate_shows_and_writes_shares(made: Path, tmp_path: Path) -> None:
     arguments = ("estimate", made / "m", made / "rows.csv", "--by", "town")
     code, output = command(*arguments, *counts, "--out", tmp_path / "shares.csv")
     assert code == 0, output
-    assert "bounds by counts" in output
+    assert "bounds" in output
     with (tmp_path / "shares.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert rows[1]["town"] == "north"
@@ -181,7 +187,7 @@ def test_mistakes_are_one_line(made: Path, tmp_path: Path) -> None:
         model="linear", lr=0.03, epochs=1, out=tmp_path / "descent",
     )  # fmt: skip
     for arguments, problem in (
-        (("explain", tmp_path / "descent"), "this model has no intervals"),
+        (("explain", tmp_path / "descent"), "this model has no coefficients with intervals"),
         (("explain", tmp_path / "nowhere"), "there is no folder"),
         (("estimate", made / "m", made / "rows.csv", "--by", "city"), "city"),
         (

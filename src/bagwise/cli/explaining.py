@@ -4,58 +4,115 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import sys
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.table import Table
 
-from bagwise.cli.app import TABLES, Force, app, console, user_errors
+from bagwise.cli.app import GOES_ON, TABLES, Force, app, console, user_errors
 from bagwise.cli.tables import Files, LabelsAre, Model, Numbers, Skip
 
 if TYPE_CHECKING:
-    from bagwise.tabular.explaining import Effect, GroupShare
+    from bagwise.tabular.explaining import Effect
+    from bagwise.tabular.importance import Importance
+    from bagwise.tabular.model import TableModel
+    from bagwise.tabular.rows import Counts
+    from bagwise.tabular.shares import GroupShare
 
 MOST_SHOWN = 40
 
 Out = Annotated[Path | None, typer.Option(help="CSV file for all of them.")]
+SomeFiles = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FILES]...", help="Rows, as for `bagwise fit`.", show_default=False),
+]
+SomeBag = Annotated[str | None, typer.Option(help="The bag's columns, with commas between.")]
+SomeLabels = Annotated[
+    str | None, typer.Option(help="File with the counts of the bags of these rows.")
+]
 
 
 @app.command(rich_help_panel=TABLES)
-def explain(model: Model, out: Out = None, force: Force = False) -> None:
-    """Show the effect of each column on the log-odds of a class, with its 95 % interval.
+def explain(
+    model: Model,
+    data: SomeFiles = None,
+    bag: SomeBag = None,
+    labels: SomeLabels = None,
+    labels_are: Numbers = LabelsAre.auto,
+    skip_unmatched: Skip = False,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Show what each column does, with its 95 % interval.
 
-    Of a linear model. An effect is that of one standard deviation of the column, or of a category,
-    and of one unit; of two classes it is on the log-odds of the second, of more on each against the
-    mean of all. Intervals allow for the bags being a sample.
+    Of a linear model: its effect on the log-odds of a class, that of one standard deviation of the
+    column, or of a category, and of one unit; of two classes it is on the log-odds of the second,
+    of more on each against the mean of all.
+
+    With rows, --bag and --labels, of any model: by how much the counts of the bags become less
+    probable when the column is shuffled.
+
+    Intervals allow for the bags being a sample.
     """
-    from rich.table import Table
-
     from bagwise.tabular.explaining import effects
+    from bagwise.tabular.importance import importances
     from bagwise.tabular.model import TableModel
+    from bagwise.tabular.source import spooled
 
-    with user_errors():
+    with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
+        counts = counts_of(bag, labels, labels_are, skip_unmatched)
+        if bool(data) != (counts is not None):
+            raise ValueError("rows are given together with --bag and --labels, or none of them is.")
         fitted = TableModel.load(model)
-        found = effects(fitted)
-        if out is not None:
-            _write(out, _EFFECT, [_effect(effect) for effect in found], force)
-    several = len(fitted.classes) > 2
-    of = "each class" if several else f"{fitted.classes[1]!r} against {fitted.classes[0]!r}"
-    table = Table(title=f"Effects on the log-odds of {of}, the surest first")
-    table.add_column("column")
-    if several:
-        table.add_column("class")
-    for name in ("effect", "95 % interval", "per unit"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("unit")
-    for e in found[:MOST_SHOWN]:
-        numbers = [f"{e.effect:+.2f}", f"{e.low:+.2f} to {e.high:+.2f}", f"{e.per_unit[0]:+.3g}"]
-        names = [e.column, e.label] if several else [e.column]
-        table.add_row(*names, *numbers, e.unit)
-    console.print(table)
+        if counts is None:
+            found = effects(fitted)
+            if out is not None:
+                _write(out, _EFFECT, [_effect(effect) for effect in found], force)
+            _show_effects(fitted, found)
+        else:
+            falls = importances(fitted, files, counts, progress=True)
+            if out is not None:
+                _write(out, _IMPORTANCE, [list(astuple(fall)) for fall in falls], force)
+            _show_importances(falls)
+
+
+def counts_of(
+    bag: str | None, labels: str | None, labels_are: LabelsAre, skip_unmatched: bool
+) -> Counts | None:
+    """The options that say where the counts of rows' bags are, if they are given."""
+    from bagwise.tabular.rows import Counts
+    from bagwise.tabular.source import columns_of
+
+    if (bag is None) != (labels is None):
+        raise ValueError("--bag and --labels are given together, or neither of them is.")
+    if labels is None:
+        return None
+    return Counts(columns_of(bag), labels, labels_are.value, skip_unmatched)
+
+
+def _show_effects(fitted: TableModel, found: list[Effect]) -> None:
+    """A table for each class, but one of two classes."""
+    labels = fitted.classes if len(fitted.classes) > 2 else fitted.classes[1:]
+    most = max(MOST_SHOWN // len(labels), 3)
+    for label in labels[:MOST_SHOWN]:
+        against = "the mean of all classes" if len(labels) > 1 else repr(fitted.classes[0])
+        table = Table(title=f"Effects on the log-odds of {label!r} against {against}")
+        table.add_column("column", overflow="fold")
+        for name in ("effect", "95 % interval", "per unit"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("unit")
+        for e in [effect for effect in found if effect.label == label][:most]:
+            interval = f"{e.low:+.2f} to {e.high:+.2f}"
+            table.add_row(e.column, f"{e.effect:+.2f}", interval, f"{e.per_unit[0]:+.3g}", e.unit)
+        console.print(table)
+    _say_fewer(min(len(found), most * len(labels[:MOST_SHOWN])), len(found))
     console.print(
-        "An effect is that of one standard deviation of the column, or of the value. An interval "
-        "that holds 0 leaves open whether there is one."
+        "An effect is that of one standard deviation of the column, or of the value; the surest "
+        "come first. An interval that holds 0 leaves open whether there is one."
     )
     bags = fitted.intervals.n_bags if fitted.intervals else 0
     coefficients = (len(fitted.columns.encoded_names) + 1) * (len(fitted.classes) - 1)
@@ -63,8 +120,27 @@ def explain(model: Model, out: Out = None, force: Force = False) -> None:
         console.print(
             f"There are {bags:,} bags for {coefficients:,} coefficients: the intervals say little."
         )
-    if len(found) > MOST_SHOWN:
-        console.print(f"{MOST_SHOWN} of {len(found)}; --out writes all of them to a file.")
+
+
+def _show_importances(found: list[Importance]) -> None:
+    table = Table(title="Fall of the log-likelihood per row without a column, the largest first")
+    table.add_column("column", overflow="fold")
+    for name in ("fall", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for i in found[:MOST_SHOWN]:
+        table.add_row(i.column, f"{i.fall:+.4f}", f"{i.low:+.4f} to {i.high:+.4f}")
+    console.print(table)
+    _say_fewer(len(found[:MOST_SHOWN]), len(found))
+    console.print(
+        "By so much the counts of the bags become less probable when the column's values are "
+        "shuffled among all rows. A column that says the same as another one loses little alone. "
+        "An interval that holds 0 leaves open whether the model needs it."
+    )
+
+
+def _say_fewer(shown: int, found: int) -> None:
+    if shown < found:
+        console.print(f"{shown:,} of {found:,} lines; --out writes all of them to a file.")
 
 
 @app.command(rich_help_panel=TABLES)
@@ -75,59 +151,109 @@ def estimate(
     bag: Annotated[
         str | None, typer.Option(help="The bag's columns; with --labels, bounds are shown too.")
     ] = None,
-    labels: Annotated[
-        str | None, typer.Option(help="File with the counts of the bags of these rows.")
-    ] = None,
+    labels: SomeLabels = None,
     labels_are: Numbers = LabelsAre.auto,
     skip_unmatched: Skip = False,
+    bootstrap: Annotated[
+        int,
+        typer.Option(
+            help="Show also intervals of so many fits to bags drawn at random, 200 for instance; "
+            "the rows must be those of `fit`."
+        ),
+    ] = 0,
+    processes: Annotated[
+        int, typer.Option(min=0, help="That make these fits; 0 is one for each core.")
+    ] = 0,
+    figure: Annotated[Path | None, typer.Option(help="PNG file for a picture.")] = None,
     out: Out = None,
     force: Force = False,
 ) -> None:
     """Estimate the share of each class in groups of rows, with 95 % intervals.
 
-    Of a linear model. Where the rows' bags and their counts are given, the bounds that follow from
-    these alone are shown beside: no model can be right outside them.
+    Intervals are those of a linear model; of a perceptron there are shares alone. Where the rows'
+    bags and their counts are given, the bounds that follow from these alone are shown beside: no
+    model can be right outside them. A bootstrap that was stopped goes on when the command is given
+    again.
     """
-    from rich.table import Table
-
-    from bagwise.tabular.explaining import estimate_shares
     from bagwise.tabular.model import TableModel
+    from bagwise.tabular.shares import estimate_shares
     from bagwise.tabular.source import columns_of, spooled
 
-    with user_errors(), spooled(data, sys.stdin.buffer) as files:
-        if (bag is None) != (labels is None):
-            raise ValueError("--bag and --labels are given together, or neither of them is.")
+    stopped = GOES_ON if bootstrap else "Stopped."
+    with user_errors(stopped), spooled(data, sys.stdin.buffer) as files:
+        if figure is not None:
+            refuse_picture(figure, force)
         names = columns_of(by)
         found = estimate_shares(
             TableModel.load(model),
             files,
             names,
-            key=columns_of(bag),
-            labels=labels,
-            labels_are=labels_are.value,
-            skip_unmatched=skip_unmatched,
+            counts_of(bag, labels, labels_are, skip_unmatched),
+            bootstrap=bootstrap,
+            processes=processes or os.cpu_count() or 1,
+            keep=model,
             progress=True,
         )
-        bounded = labels is not None
         if out is not None:
-            header = [*names, "class", "rows", "share", "low", "high"]
-            header += ["least", "most"] if bounded else []
-            _write(out, header, [_share(share) for share in found], force)
-    table = Table(title="Estimated shares")
-    for name in (*names, "class"):
-        table.add_column(name)
-    for name in ("rows", "share", "95 % interval", *(["bounds by counts"] if bounded else [])):
-        table.add_column(name, justify="right")
-    for s in found[:MOST_SHOWN]:
-        cells = [*s.group, s.label, f"{s.rows:,}", f"{s.share:.1%}", f"{s.low:.1%} to {s.high:.1%}"]
-        if s.bounds is not None:
-            cells.append(f"{s.bounds[0]:.1%} to {s.bounds[1]:.1%}")
-        table.add_row(*cells)
+            _write(out, *_shares_file(names, found), force)
+        if figure is not None:
+            from bagwise.reports.page import png
+            from bagwise.reports.whiskers import shares_chart
+            from bagwise.storage.files import write_atomically
+
+            write_atomically(figure, png(shares_chart(found, names)))
+    _show_shares(names, found)
+
+
+def refuse_picture(path: Path, force: bool) -> None:
+    """A picture replaces only a picture that Bagwise has drawn."""
+    from bagwise.storage.files import begins, refuse_foreign
+
+    if path.suffix.lower() != ".png":
+        raise ValueError(f"--figure is {path}; a name that ends in .png is expected.")
+    refuse_foreign(path, lambda there: b"Software\0Bagwise" in begins(there), force)
+
+
+def _show_shares(names: list[str], found: list[GroupShare]) -> None:
+    from bagwise.tabular.names import one_line
+
+    first = found[0]
+    ranges = {name: there for name, there in _RANGES.items() if getattr(first, there) is not None}
+    labels = list(dict.fromkeys(share.label for share in found))
+    title = "Estimated shares, in %"
+    if len(labels) == 2:
+        title = f"Estimated share of {labels[1]!r}, in %; {labels[0]!r} has the rest"
+        labels, found = labels[1:], [share for share in found if share.label == labels[1]]
+    several = len(labels) > 1
+    table = Table(title=title)
+    for name in (*names, "class") if several else names:
+        table.add_column(name, overflow="fold")
+    for name in ("rows", "share", *ranges):
+        table.add_column(name, justify="right", no_wrap=True)
+    # What the numbers leave of the terminal.
+    room = max((console.width - 18 - 17 * len(ranges)) // (len(names) + several) - 3, 8)
+    shown = found[: max(MOST_SHOWN // len(labels), 1) * len(labels)]
+    for place, s in enumerate(shown):
+        first_of_group = place % len(labels) == 0
+        own = [one_line(value, room) if first_of_group else "" for value in s.group]
+        cells = [*own, one_line(s.label, room)] if several else own
+        cells += [f"{s.rows:,}" if first_of_group else "", f"{100 * s.share:.1f}"]
+        pairs = (getattr(s, there) for there in ranges.values())
+        cells += [f"{100 * low:.1f} to {100 * high:.1f}" for low, high in pairs]
+        table.add_row(*cells, end_section=several and (place + 1) % len(labels) == 0)
     console.print(table)
-    if len(found) > MOST_SHOWN:
-        console.print(f"{MOST_SHOWN} of {len(found)}; --out writes all of them to a file.")
+    _say_fewer(len(shown), len(found))
+    if "bounds" in ranges.values():
+        console.print("By the counts of the bags alone, a share cannot lie outside its bounds.")
+    if first.interval is None:
+        console.print(
+            "There are no intervals: how sure a model is of its shares is known only of linear "
+            "models that bagwise fit has fitted by maximum likelihood (--model linear)."
+        )
 
 
+_RANGES = {"95 % interval": "interval", "bootstrap": "bootstrap", "bounds": "bounds"}
+_IMPORTANCE = ["column", "fall", "standard_error", "low", "high"]
 _EFFECT = [
     *("column", "class", "effect", "standard_error", "low", "high"),
     *("per_unit", "per_unit_low", "per_unit_high", "unit"),
@@ -138,8 +264,21 @@ def _effect(e: Effect) -> list[object]:
     return [e.column, e.label, e.effect, e.error, e.low, e.high, *e.per_unit, e.unit]
 
 
-def _share(s: GroupShare) -> list[object]:
-    return [*s.group, s.label, s.rows, s.share, s.low, s.high, *(s.bounds or ())]
+def _shares_file(names: list[str], found: list[GroupShare]) -> tuple[list[str], list[list[object]]]:
+    """Header and rows."""
+    header = [*names, "class", "rows", "share"]
+    ranges = {
+        "interval": ("low", "high"),
+        "bootstrap": ("bootstrap_low", "bootstrap_high"),
+        "bounds": ("least", "most"),
+    }
+    there = [name for name in ranges if getattr(found[0], name) is not None]
+    header += [column for name in there for column in ranges[name]]
+    rows = [
+        [*s.group, s.label, s.rows, s.share, *(x for name in there for x in getattr(s, name))]
+        for s in found
+    ]
+    return header, rows
 
 
 def _write(out: Path, header: list[str], rows: list[list[object]], force: bool) -> None:

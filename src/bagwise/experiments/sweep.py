@@ -12,9 +12,9 @@ from bagwise.experiments.display import SweepDisplay
 from bagwise.experiments.run import RESULT, execute, read_result
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep_file import Sweep
-from bagwise.experiments.workers import DiedError, Workers
 from bagwise.storage.files import write_atomically
 from bagwise.training.selection import best_score
+from bagwise.training.workers import DiedError, Workers
 
 ERROR = "error.txt"
 ATTEMPTS = 3  # of a run whose worker dies

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,11 +43,16 @@ def fit_for_intervals(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> LinearFit
     return fit_linear(
         X,
         bags,
-        min(fit.ridge / 10, INTERVAL_RIDGE),
+        interval_ridge(fit.ridge),
         bag_effects=fit.bag_effects,
         start=fit,
         tolerance=TOLERANCE,
     )
+
+
+def interval_ridge(ridge: float) -> float:
+    """The ridge of `fit_for_intervals` where predictions have this one."""
+    return min(ridge / 10, INTERVAL_RIDGE)
 
 
 @dataclass(frozen=True)
@@ -196,12 +201,24 @@ def covariance(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> Covariance:
 
 
 def bootstrap_bags(
-    X: npt.ArrayLike, bags: Bags, fit: LinearFit, draws: int = 200, seed: int = 0
+    X: npt.ArrayLike,
+    bags: Bags,
+    fit: LinearFit,
+    draws: int | Sequence[int] = 200,
+    seed: int = 0,
 ) -> Iterator[LinearFit]:
     """Fits to samples of B bags with replacement, beginning at `fit`, with its ridge and tau.
 
     Their coefficients spread as those of fits to other bags would. They come one after the other,
     so that a caller can show them coming, and stop.
+
+    Args:
+        X: (N, d) features that the fit was made with.
+        bags: the bags it was made with.
+        fit: where to begin.
+        draws: how many, or the numbers of those to make, counted from 0: each has a random
+            generator of its own, so that they may be made in parts.
+        seed: of the samples.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 1))
     >>> bags = Bags.from_labels((X[:, 0] > 0).astype(int), [3] * 20)
@@ -210,10 +227,12 @@ def bootstrap_bags(
     (5, (1, 2))
     """
     features = checked_features(X, bags)
-    whole_number(1, 2**31).check("draws", draws)
-    rng = np.random.default_rng(seed)
+    if isinstance(draws, int):
+        whole_number(1, 2**31).check("draws", draws)
+        draws = range(draws)
     B = len(bags)
-    for _ in range(draws):
+    for draw in draws:
+        rng = np.random.default_rng([seed, draw])
         times = np.bincount(rng.integers(B, size=B), minlength=B)
         drawn = fit_linear(
             features,

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from bagwise.tabular.facts import BinOfBags, CurvePoint, HeldOutBag, Histogram
+from bagwise.tabular.names import wrapped
 
-_BLUE, _PINK, _GREY = "#0b5fa5", "#b5179e", "#7a8591"
+BLUE, _PINK, GREY = "#0b5fa5", "#b5179e", "#7a8591"
 MOST_CLASSES = 12
 
 
@@ -34,7 +35,7 @@ def learning_curves(curve: Sequence[CurvePoint]) -> Figure:
     """Training loss, and loss of held-out bags, by epoch."""
     figure, (left, right) = _panels(2)
     for axes, losses, title, color in (
-        (left, [p.train for p in curve], "training loss", _BLUE),
+        (left, [p.train for p in curve], "training loss", BLUE),
         (right, [p.held_out for p in curve], "held-out bags: -log P(S|X) per row", _PINK),
     ):
         points = [(p.epoch, y) for p, y in zip(curve, losses, strict=True) if y is not None]
@@ -55,9 +56,9 @@ def proportions(classes: Sequence[str], shown: Sequence[int], bags: Sequence[Hel
         x = [bag.predicted[c] for bag in bags]
         y = [bag.true[c] for bag in bags]
         area = [6 + 34 * (bag.size / largest) ** 0.5 for bag in bags]
-        axes.scatter(x, y, s=area, color=_BLUE, alpha=0.55, linewidths=0)
+        axes.scatter(x, y, s=area, color=BLUE, alpha=0.55, linewidths=0)
         _diagonal(axes, max([*x, *y]))
-        axes.set_title(classes[c], fontsize=9, parse_math=False)
+        axes.set_title(wrapped(classes[c], 36), fontsize=9, parse_math=False)
         axes.set(xlabel="predicted proportion", ylabel="true proportion")
     return figure
 
@@ -65,13 +66,17 @@ def proportions(classes: Sequence[str], shown: Sequence[int], bags: Sequence[Hel
 def calibration(
     classes: Sequence[str], shown: Sequence[int], bins: Sequence[Sequence[BinOfBags]]
 ) -> Figure:
-    """Mean true against mean predicted proportion of groups of bags, a panel for each class."""
+    """Mean true against mean predicted proportion of groups of bags, a panel for each class.
+
+    Bars reach two standard errors to either side.
+    """
     figure, panels = _panels(len(shown))
     for axes, c in zip(panels, shown, strict=True):
         x, y = [bag.predicted for bag in bins[c]], [bag.true for bag in bins[c]]
-        axes.plot(x, y, color=_PINK, marker="o", markersize=4)
+        errors = [0.0 if bag.error is None else 2 * bag.error for bag in bins[c]]
+        axes.errorbar(x, y, errors, color=_PINK, fmt="o-", markersize=4, linewidth=1, elinewidth=1)
         _diagonal(axes, max([*x, *y]))
-        axes.set_title(classes[c], fontsize=9, parse_math=False)
+        axes.set_title(wrapped(classes[c], 36), fontsize=9, parse_math=False)
         axes.set(xlabel="mean predicted proportion", ylabel="mean true proportion")
     return figure
 
@@ -81,7 +86,7 @@ def bag_sizes(histogram: Histogram) -> Figure:
     figure, (axes,) = _panels(1)
     edges = histogram.edges
     widths = [b - a for a, b in pairwise(edges)]
-    axes.bar(edges[:-1], histogram.counts, widths, align="edge", color=_BLUE, edgecolor="white")
+    axes.bar(edges[:-1], histogram.counts, widths, align="edge", color=BLUE, edgecolor="white")
     if edges[-1] > 20 * edges[0]:
         axes.set_xscale("log")
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
@@ -92,6 +97,6 @@ def bag_sizes(histogram: Histogram) -> Figure:
 
 def _diagonal(axes: Any, top: float) -> None:
     top = min(1.0, 1.08 * top + 0.02)
-    axes.plot([0, top], [0, top], color=_GREY, linewidth=0.8, zorder=0)
+    axes.plot([0, top], [0, top], color=GREY, linewidth=0.8, zorder=0)
     axes.set(xlim=(-0.02 * top, top), ylim=(-0.02 * top, top))
     axes.grid(alpha=0.3)

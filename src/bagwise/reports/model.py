@@ -3,32 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
 import numpy as np
 
 from bagwise.reports import charts
+from bagwise.reports.answers import answer_sections
 from bagwise.reports.page import page, paragraph, picture, section, table
+from bagwise.reports.summary import summary
 from bagwise.tabular.columns import Column, Columns
-from bagwise.tabular.facts import FitFacts, HeldOutFacts, SurprisingBag
+from bagwise.tabular.explaining import Effect, effects
+from bagwise.tabular.facts import FitFacts, SurprisingBag
+from bagwise.tabular.importance import Importance
 from bagwise.tabular.model import TableModel
+from bagwise.tabular.shares import GroupShare
 
 
-def model_report(model: TableModel, source: str = "fit.json of the model folder") -> str:
+@dataclass(frozen=True)
+class Answers:
+    """What rows say about a model, for its report.
+
+    Attributes:
+        importances: of the columns, if the counts of the rows' bags are known.
+        shares: of classes in groups, if there are any.
+        by: columns that make the groups.
+    """
+
+    importances: Sequence[Importance] = ()
+    shares: Sequence[GroupShare] = ()
+    by: Sequence[str] = ()
+
+
+def model_report(
+    model: TableModel, source: str = "fit.json of the model folder", answers: Answers | None = None
+) -> str:
     """One HTML page about what was fitted, how well, and what to look at.
 
     Args:
         model: a fitted one.
         source: what its facts were read from, for messages.
+        answers: what rows say about it.
     """
     try:
         facts = model.facts
     except ValueError as error:
         raise ValueError(f"{source} is damaged: {error} Fit the model again.") from error
-    return _report(facts, model.columns)
+    found = effects(model) if model.intervals is not None else []
+    return _report(facts, model.columns, found, answers or Answers())
 
 
-def _report(facts: FitFacts, columns: Columns) -> str:
+def _report(facts: FitFacts, columns: Columns, found: Sequence[Effect], answers: Answers) -> str:
     data, held_out = facts.data, facts.held_out
     classes = data.classes
     shown = [int(c) for c in np.argsort(data.shares)[::-1][: charts.MOST_CLASSES]]
@@ -39,8 +64,8 @@ def _report(facts: FitFacts, columns: Columns) -> str:
     )
     names = ", ".join(data.files[:3]) + (" and more" if len(data.files) > 3 else "")
     sections = [
-        section("In short", *_summary(facts, columns)),
-        *_learning_curves(facts),
+        section("In short", *summary(facts, columns, found, answers.importances)),
+        *answer_sections(facts, found, answers.importances, answers.shares, answers.by),
         section(
             "Predicted and true proportions of held-out bags",
             paragraph(
@@ -54,7 +79,8 @@ def _report(facts: FitFacts, columns: Columns) -> str:
             ),
             table(["class", "overall share", "mean difference", "correlation"], facts.by_class()),
         ),
-        section("Calibration on held-out bags", *_calibration(classes, shown, held_out)),
+        section("Calibration on held-out bags", *_calibration(facts, shown)),
+        *_learning_curves(facts),
         section(
             "Bag sizes",
             picture(charts.bag_sizes(data.sizes.histogram), "histogram of bag sizes"),
@@ -80,48 +106,29 @@ def _learning_curves(facts: FitFacts) -> list[str]:
     return [section("Learning curves", paragraph(text), shown)]
 
 
-def _summary(facts: FitFacts, columns: Columns) -> list[str]:
-    data, settings = facts.data, facts.settings
-    sizes = data.sizes
-    verdict = paragraph(facts.verdict(), "bad" if facts.is_doubtful() else "good")
-    rows = [
-        ["instances", f"{data.rows_used:,} of {data.rows:,} rows"],
-        ["bags", f"{data.n_bags:,}, given by {', '.join(data.bag_columns)}"],
-        [
-            "bag sizes",
-            f"{sizes.smallest:,} to {sizes.largest:,}, median {sizes.median:,.0f}",
-        ],
-        ["classes", ", ".join(data.classes)],
-        ["features", f"{data.n_features} from {len(columns.columns)} columns"],
-        ["model", settings.in_words()],
-        ["time", f"{facts.seconds:.0f} seconds"],
-    ]
-    if data.rounding > 0:
-        rows.append(
-            ["rounding", f"proportions became counts; the largest change is {data.rounding:.2%}"]
-        )
-    if data.bags_left_out:
-        listed = ", ".join(data.bags_left_out_names)
-        rows.append(["bags left out", f"{data.bags_left_out:,} that one file lacks: {listed}"])
-    return [verdict, table([], rows, texts=2)]
-
-
-def _calibration(classes: Sequence[str], shown: list[int], held_out: HeldOutFacts) -> list[str]:
+def _calibration(facts: FitFacts, shown: list[int]) -> list[str]:
+    held_out = facts.held_out
     parts = [
         paragraph(
             "Bags are put into ten groups by their predicted proportion of a class; a calibrated "
-            "model is on the line. The table says how many of the bags' counts lie within the "
-            "model's intervals: if they are far fewer than the name of the interval says, the "
-            "model is surer than it should be."
+            "model is on the line, but for chance: of 20 bars, which reach two standard errors to "
+            "either side, 19 should meet it."
         ),
         picture(
-            charts.calibration(classes, shown, held_out.calibration),
+            charts.calibration(facts.data.classes, shown, held_out.calibration),
             "mean true against mean predicted proportion in groups of bags",
+        ),
+        paragraph(
+            "The table says how many of the bags' counts lie within the model's intervals: if they "
+            "are far fewer than the name of the interval says, the model is surer than it should "
+            "be."
         ),
     ]
     if held_out.coverage:
         rows = [[f"central {name}", f"{share:.1%}"] for name, share in held_out.coverage.items()]
         parts.append(table(["interval", "counts within it"], rows))
+    if words := facts.settings.temperature_in_words():
+        parts.append(paragraph(words))
     return parts
 
 

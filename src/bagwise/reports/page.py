@@ -31,6 +31,7 @@ thead th { border-bottom: 2px solid #9aa4af; }
 img { max-width: 100%; height: auto; display: block; margin: .6rem 0; }
 pre { background: #f3f5f7; padding: .8rem; overflow-x: auto; white-space: pre-wrap;
   overflow-wrap: anywhere; font-size: .9rem; }
+summary { cursor: pointer; color: #0b5fa5; font-size: .92rem; }
 .note { color: #4d5966; font-size: .92rem; }
 .good { color: #17652a; font-weight: 600; }
 .bad { color: #9c2020; font-weight: 600; }
@@ -108,6 +109,18 @@ def picture(figure: Figure, description: str) -> str:
         figure.savefig(content, format="svg", metadata={"Date": None})
     plt.close(figure)
     return image(content.getvalue(), "image/svg+xml", description)
+
+
+def png(figure: Figure) -> bytes:
+    """A matplotlib figure as a PNG file that says by what it was drawn."""
+    import matplotlib.pyplot as plt
+
+    content = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(content, format="png", dpi=130, metadata={"Software": "Bagwise"})
+    plt.close(figure)
+    return content.getvalue()
 
 
 def image(content: bytes, kind: str, description: str) -> str:

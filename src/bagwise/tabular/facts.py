@@ -86,6 +86,19 @@ class FitSettings:
             return f"{self.model}, by maximum likelihood with ridge {self.ridge:.3g}"
         return f"{self.model}, {self.method}, learning rate {self.lr:g}, {self.epochs} epochs"
 
+    def temperature_in_words(self) -> str:
+        """What the temperature means; nothing if it is 1."""
+        T = self.temperature
+        was = "too sure of itself" if T > 1 else "not sure enough of itself"
+        return (
+            ""
+            if T == 1
+            else (
+                f"The model was {was}: its log-odds are divided by {T:.2f}, under which held-out bags "
+                "are clearly more probable."
+            )
+        )
+
 
 class Tried(NamedTuple):
     """A candidate, what was tried in words, and its loss on held-out bags."""
@@ -232,17 +245,11 @@ class FitFacts:
 
     def calibration(self) -> str:
         """How far predicted shares and intervals can be believed, in a sentence or two."""
-        names = sorted(self.held_out.coverage, reverse=True)
-        parts = [f"{self.held_out.coverage[name]:.0%} lie in the {name} interval" for name in names]
-        text = f"Of the counts of held-out bags, {', '.join(parts)}." if parts else ""
-        T = self.settings.temperature
-        if T != 1:
-            was = "too sure of itself" if T > 1 else "not sure enough of itself"
-            text += (
-                f" The model was {was}: its log-odds are divided by {T:.2f}, under which "
-                "held-out bags are clearly more probable."
-            )
-        return text.strip()
+        found = sorted(self.held_out.coverage.items(), reverse=True)
+        text = ", ".join(f"{share:.0%} in those of {name}" for name, share in found)
+        text = text.replace("in those", "of the held-out counts lie in their intervals", 1)
+        text = f"Calibration: {text}." if found else ""
+        return f"{text} {self.settings.temperature_in_words()}".strip()
 
     def is_overconfident(self) -> bool:
         """Whether clearly fewer counts lie in their 95 % intervals than should.

@@ -30,7 +30,7 @@ def intervals_of(data: BagData, weights: Tensors, ridge: float) -> Tensors:
     if (d + 1) * (C - 1) > MAX_PARAMETERS:
         return {}
     X = data.inputs.double().numpy()
-    start = _fit(weights["weight"].numpy().T, weights["bias"].numpy(), ridge)
+    start = fit_of(weights["weight"].numpy().T, weights["bias"].numpy(), ridge)
     found = covariance(X, data.bags, fit_for_intervals(X, data.bags, start))
     basis = contrasts(C)
     small = np.einsum("ce,icjd,df->iejf", basis, found.matrix, basis, optimize=True)
@@ -74,12 +74,12 @@ def covariance_of(tensors: Tensors) -> Covariance:
     basis = contrasts(len(tensors["intercept"]))
     small = tensors["covariance"].numpy()
     matrix = np.einsum("ce,iejf,df->icjd", basis, small, basis, optimize=True)
-    fit = _fit(tensors["weights"].numpy(), tensors["intercept"].numpy())
+    fit = fit_of(tensors["weights"].numpy(), tensors["intercept"].numpy())
     absent = tensors["absent"].numpy().astype(bool)
     return Covariance(fit, matrix, int(tensors["n_bags"]), "", absent)
 
 
-def _fit(weights: FloatArray, intercept: FloatArray, ridge: float = 0.0) -> LinearFit:
+def fit_of(weights: FloatArray, intercept: FloatArray, ridge: float = 0.0) -> LinearFit:
     """A fit of which only the coefficients and the ridge are known."""
     return LinearFit(
         weights=weights,

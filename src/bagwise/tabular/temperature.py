@@ -21,12 +21,11 @@ _CLEARLY = 2.0  # standard errors of what is gained from which it is kept
 
 
 def fit_temperature(log_probs: torch.Tensor, bags: Bags) -> float:
-    """The T under which bags are most probable when a row's class probabilities are
+    """The temperature under which bags are most probable, if they clearly are; else 1.
 
-        softmax(log p / T)
-
-    where they are clearly more probable than with 1, by two standard errors over bags; else 1.
-    Above 1, the model was too sure of itself; below, not sure enough.
+    At temperature T, class probabilities are softmax(log p / T). Above 1, the model was too sure of
+    itself; below, not sure enough. "Clearly" is by two standard errors, over bags, of what is
+    gained.
 
     It is looked for only where the slope at 1, sum_k (w - p)'log p over the rows of each bag, is
     larger than two of its own standard errors over bags: one posterior says so.

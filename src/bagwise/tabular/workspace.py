@@ -29,14 +29,15 @@ class Workspace:
     Args:
         out: the model's folder; None keeps nothing.
         identity: what must be the same for a fit to go on; JSON.
+        kind: of the work; the folder's name ends in it.
     """
 
-    def __init__(self, out: Path | None, identity: dict[str, Any]) -> None:
+    def __init__(self, out: Path | None, identity: dict[str, Any], kind: str = "fitting") -> None:
         self._out = None if out is None else Path(os.path.realpath(out))
         self._folder: Path | None = None
         if self._out is not None:
             digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=8)
-            self._home = self._out.with_name(f".{self._out.name}.fitting")
+            self._home = self._out.with_name(f".{self._out.name}.{kind}")
             self._folder = self._home / digest.hexdigest()
             self._former = self._home / "former"
 
@@ -66,6 +67,11 @@ class Workspace:
                     folder.rmdir()
 
     @property
+    def folder(self) -> Path | None:
+        """Where work is kept."""
+        return self._folder
+
+    @property
     def checkpoint(self) -> Path | None:
         """A folder for the state of the last training."""
         return None if self._folder is None else self._folder / "training"
@@ -82,15 +88,31 @@ class Workspace:
         if self._folder is None:
             return work()
         path = self._folder / f"{name}.safetensors"
+        if (kept := self._kept(path)) is not None:
+            return kept
+        result = work()
+        save_tensors(path, result, {})
+        return result
+
+    def has(self, name: str) -> bool:
+        """Whether the same fit did this before."""
+        return self._folder is not None and (
+            self._kept(self._folder / f"{name}.safetensors") is not None
+        )
+
+    def _kept(self, path: Path) -> Tensors | None:
         try:
             tensors, _ = load_tensors(path)
             verify(path, tensors)
             return tensors
         except (OSError, ValueError, KeyError, RecursionError):
             _remove(path)  # if it is there at all, it is damaged
-        result = work()
-        save_tensors(path, result, {})
-        return result
+            return None
+
+    def clear(self) -> None:
+        """Remove all work, where nothing is published."""
+        if self._folder is not None:
+            shutil.rmtree(self._home, ignore_errors=True)
 
     def publish(self, save: Callable[[Path], None]) -> None:
         """Have the model saved, put it in its place, and remove all work.

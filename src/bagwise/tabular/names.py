@@ -1,0 +1,42 @@
+"""Names of classes, columns and groups where there is little room for them."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+
+_DIGITS = re.compile(r"(\d{1,18})")
+
+
+def one_line(text: str, most: int) -> str:
+    """A name that fits: without line breaks, and of so many letters, the middle left out.
+
+    >>> one_line("a very long name of a class", 11)
+    'a ver…class'
+    """
+    text = " ".join(text.split())
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}…{text[-(most - 1 - most // 2) :]}"
+
+
+def wrapped(text: str, width: int) -> str:
+    r"""A title of at most two lines of so many letters.
+
+    >>> wrapped("share of the very long name of a class", 14)
+    'share of the\nvery lo… class'
+    """
+    lines = textwrap.wrap(" ".join(text.split()), width)
+    if len(lines) <= 2:
+        return "\n".join(lines)
+    return f"{lines[0]}\n{one_line(' '.join(lines[1:]), width)}"
+
+
+def in_order(name: str) -> tuple[tuple[int, str], ...]:
+    """A key for sorting: numbers in names by their size.
+
+    >>> sorted(["ward 10", "ward 9", "100+", "18-29"], key=in_order)
+    ['18-29', '100+', 'ward 9', 'ward 10']
+    """
+    parts = _DIGITS.split(name)
+    return tuple((int(p), p) if n % 2 else (-1, p) for n, p in enumerate(parts))

@@ -1,0 +1,139 @@
+"""A linear model fitted again to samples of its bags, in parallel; what was stopped goes on."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import bagwise
+from bagwise.bags import Bags, FloatArray
+from bagwise.data import BagData
+from bagwise.likelihood import LinearFit, bootstrap_bags
+from bagwise.likelihood.intervals import interval_ridge
+from bagwise.storage.files import load_tensors, save_tensors
+from bagwise.tabular.intervals import fit_of
+from bagwise.tabular.model import TableModel
+from bagwise.tabular.workspace import Tensors, Workspace
+from bagwise.training.progress import WorkProgress
+from bagwise.training.workers import DiedError, Workers
+
+_PIECE = 5  # fits that are kept together
+_DATA = "data.safetensors"
+
+
+def bootstrap_coefficients(
+    model: TableModel,
+    data: BagData,
+    draws: int,
+    processes: int = 1,
+    keep: Path | None = None,
+    progress: bool = False,
+) -> FloatArray:
+    """(draws, d + 1, C) weights and, last, intercept of fits to bags drawn with replacement.
+
+    They begin at the fit that intervals are made of, and have its ridge.
+
+    Args:
+        model: linear, with intervals.
+        data: what it was fitted to.
+        draws: how many.
+        processes: that fit at the same time.
+        keep: the model's folder. Fits are kept in a hidden folder beside it, if one may write
+            there, which is removed when all are done; what was stopped goes on there.
+        progress: show a bar, on a terminal.
+    """
+    known, ridge = model.intervals, model.facts.settings.ridge
+    assert known is not None
+    assert ridge is not None
+    pieces = [range(n, min(n + _PIECE, draws)) for n in range(0, draws, _PIECE)]
+    identity = {
+        "versions": [bagwise.__version__, torch.__version__],
+        "ridge": ridge,
+        "weights": known.fit.weights.tolist(),
+        "data": data.fingerprint(),
+    }
+    if keep is not None and not os.access(os.path.realpath(keep.parent), os.W_OK):
+        keep = None
+    with (
+        tempfile.TemporaryDirectory() as own,
+        Workspace(keep or Path(own) / "model", identity, "bootstrap") as work,
+        WorkProgress("bootstrap", "fits", draws, progress) as bar,
+    ):
+        folder = work.folder
+        assert folder is not None
+        save_tensors(
+            folder / _DATA,
+            {
+                "inputs": torch.as_tensor(data.inputs),
+                "sizes": torch.tensor(data.bags.sizes),
+                "counts": torch.tensor(data.bags.counts),
+                "weights": torch.from_numpy(known.fit.weights),
+                "intercept": torch.from_numpy(known.fit.intercept),
+            },
+            {"ridge": interval_ridge(ridge)},
+        )
+        missing = [piece for piece in pieces if not work.has(_name(piece))]
+        bar.advance(draws - sum(map(len, missing)))
+        if processes > 1 and len(missing) > 1:
+            _in_parallel(folder, missing, processes, bar)
+        else:
+            for piece in missing:
+                _fit_piece(folder, piece)
+                bar.advance(len(piece))
+        # What is damaged by now is made again.
+        parts = [work.once(_name(piece), partial(_fitted, folder, piece)) for piece in pieces]
+        work.clear()
+        _data.cache_clear()
+    drawn: FloatArray = torch.cat([part["coefficients"] for part in parts]).numpy()
+    return drawn
+
+
+def _in_parallel(folder: Path, pieces: Sequence[range], processes: int, bar: WorkProgress) -> None:
+    waiting = list(reversed(pieces))
+    with Workers[range](min(processes, len(pieces))) as workers:
+        while waiting or workers.busy:
+            while waiting and workers.submit(waiting[-1], _fit_piece, folder, waiting[-1]):
+                waiting.pop()
+            try:
+                piece, error = workers.next()
+            except DiedError:
+                raise ValueError(
+                    "a process of the bootstrap died, perhaps for want of memory; give the same "
+                    "command again with fewer --processes, it goes on from there."
+                ) from None
+            if error is not None:
+                raise ValueError(f"a fit of the bootstrap failed: {error}")
+            bar.advance(len(piece))
+
+
+def _name(piece: range) -> str:
+    return f"draws-{piece.start}-{piece.stop}"
+
+
+def _fit_piece(folder: Path, piece: range) -> None:
+    save_tensors(folder / f"{_name(piece)}.safetensors", _fitted(folder, piece), {})
+
+
+def _fitted(folder: Path, piece: range) -> Tensors:
+    X, bags, fit = _data(folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a draw may be hard to fit
+        drawn = list(bootstrap_bags(X, bags, fit, piece))
+    coefficients = np.stack([np.vstack([d.weights, d.intercept]) for d in drawn])
+    return {"coefficients": torch.from_numpy(coefficients)}
+
+
+@lru_cache(maxsize=1)
+def _data(folder: Path) -> tuple[FloatArray, Bags, LinearFit]:
+    """What a process fits to; read once."""
+    tensors, facts = load_tensors(folder / _DATA)
+    bags = Bags(tensors["sizes"].numpy(), tensors["counts"].numpy())
+    fit = fit_of(tensors["weights"].numpy(), tensors["intercept"].numpy(), facts["ridge"])
+    return tensors["inputs"].double().numpy(), bags, fit

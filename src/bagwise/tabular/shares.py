@@ -1,0 +1,219 @@
+"""The share of each class in groups of rows, with intervals, and bounds by counts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.special import softmax
+
+from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.data import BagData
+from bagwise.tabular.bag_table import encode_rows
+from bagwise.tabular.model import TableModel
+from bagwise.tabular.names import in_order
+from bagwise.tabular.resampling import bootstrap_coefficients
+from bagwise.tabular.rows import Counts, matched_rows
+from bagwise.tabular.source import Paths, Source
+
+MISSING = "(missing)"
+_CHUNK = 200_000  # rows whose probabilities by a draw are computed at a time
+
+
+@dataclass(frozen=True)
+class GroupShare:
+    """The share of a class among the rows of a group.
+
+    Attributes:
+        group: values of the columns that make it.
+        label: the class.
+        rows: how many the group has.
+        share: of the class.
+        interval: of 95 %, by the delta method; None of a model that is not known so well.
+        bootstrap: the same by the bootstrap over bags; None where that was not asked for.
+        bounds: least and largest share that the bags' counts allow, whatever the model says; None
+            where the counts were not given.
+    """
+
+    group: tuple[str, ...]
+    label: str
+    rows: int
+    share: float
+    interval: tuple[float, float] | None = None
+    bootstrap: tuple[float, float] | None = None
+    bounds: tuple[float, float] | None = None
+
+
+def estimate_shares(
+    model: TableModel,
+    data: Paths,
+    by: Sequence[str],
+    counts: Counts | None = None,
+    *,
+    bootstrap: int = 0,
+    processes: int = 1,
+    keep: Path | None = None,
+    progress: bool = False,
+) -> list[GroupShare]:
+    """The share of each class among the rows of each group, with a 95 % interval.
+
+    The interval allows for the coefficients, by the delta method with bags as what is sampled, and
+    for the labels of the very rows: a group of three rows has no share of .4. Only of a linear
+    model with intervals; of another, shares and bounds alone.
+
+    Args:
+        model: a fitted one.
+        data: rows with the model's feature columns and those of `by`.
+        by: columns whose values make the groups.
+        counts: the rows' bags and their counts: then the bounds that follow from these are given.
+        bootstrap: also make intervals by fitting the model again so many times, to bags drawn from
+            these; the rows must be those that it was fitted to.
+        processes: that do so.
+        keep: the model's folder; beside it, fits of the bootstrap are kept until all are done.
+        progress: show a bar, on a terminal.
+    """
+    known = model.intervals
+    if bootstrap:
+        _check_bootstrap(model, bootstrap, counts)
+    source = Source(data, typed=False, as_text=list(by))
+    source.require([*by, *model.columns.names])
+    codes, names = _groups(source, by)
+    bags, order = None, np.arange(len(codes))
+    if counts is not None:
+        found = matched_rows(model, source, counts, progress)
+        bags, order = found.targets.bags, found.targets.order
+    inputs, _ = encode_rows(source, model.columns, order, len(codes), progress)
+    group, G = codes[order], len(names)
+    rows = np.bincount(group, minlength=G)
+    reach = again = None
+    if known is None:
+        p = model.log_probs(inputs).double().exp().numpy()
+        shares = _means(p, group, G)
+    else:
+        X = inputs.astype(np.float64)
+        shares, errors = known.group_shares(X, group, G)
+        p = known.fit.probabilities(X)
+        of_labels = _means(p * (1 - p), group, G) / np.maximum(rows, 1)[:, None]
+        reach = known.quantile() * np.sqrt(errors**2 + of_labels)
+        if bootstrap:
+            assert bags is not None
+            _check_table(model, bags)
+            drawn = bootstrap_coefficients(
+                model, BagData(inputs, bags), bootstrap, processes, keep, progress
+            )
+            spread = _spread(drawn, X, group, G)
+            again = known.quantile() * np.sqrt(spread**2 + of_labels)
+    bounds = None if bags is None else duncan_davis(group, G, bags)
+    return [
+        GroupShare(
+            group=names[g],
+            label=label,
+            rows=int(rows[g]),
+            share=float(shares[g, c]),
+            interval=_around(shares[g, c], reach, g, c),
+            bootstrap=_around(shares[g, c], again, g, c),
+            bounds=None if bounds is None else (float(bounds[g, c, 0]), float(bounds[g, c, 1])),
+        )
+        for g in np.flatnonzero(rows).tolist()
+        for c, label in enumerate(model.classes)
+    ]
+
+
+def _check_bootstrap(model: TableModel, draws: int, counts: Counts | None) -> None:
+    if draws < 20:
+        raise ValueError(f"--bootstrap is {draws}; 20 fits at least are needed, 200 are usual.")
+    if model.intervals is None:
+        raise ValueError(
+            "the bootstrap fits the model again and again, which is done only with linear models "
+            "that bagwise fit has fitted by maximum likelihood; of this one there are no intervals."
+        )
+    if counts is None:
+        raise ValueError(
+            "the bootstrap fits the model again: give the table that it was fitted to, and its "
+            "bags' counts with --bag and --labels."
+        )
+
+
+def _check_table(model: TableModel, bags: Bags) -> None:
+    """Fits to other rows would say how sure another model is."""
+    fitted = model.facts.data
+    if (fitted.n_bags, fitted.rows_used) != (len(bags), bags.n_instances):
+        raise ValueError(
+            "the bootstrap needs the table that the model was fitted to, of "
+            f"{fitted.rows_used:,} rows in {fitted.n_bags:,} bags; these are "
+            f"{bags.n_instances:,} in {len(bags):,}."
+        )
+
+
+def _around(share: float, reach: FloatArray | None, g: int, c: int) -> tuple[float, float] | None:
+    if reach is None:
+        return None
+    return max(float(share - reach[g, c]), 0.0), min(float(share + reach[g, c]), 1.0)
+
+
+def _means(values: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
+    """(G, C) means of (N, C) over the rows of each group; 0 of a group without rows."""
+    rows = np.maximum(np.bincount(group, minlength=n_groups), 1)
+    sums = np.stack([np.bincount(group, v, n_groups) for v in values.T], axis=1)
+    means: FloatArray = sums / rows[:, None]
+    return means
+
+
+def _spread(drawn: FloatArray, X: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
+    """(G, C) standard deviations of shares over draws of coefficients (R, d + 1, C)."""
+    totals = np.zeros((len(drawn), n_groups, drawn.shape[2]))
+    for begin in range(0, len(X), _CHUNK):
+        part, own = X[begin : begin + _CHUNK], group[begin : begin + _CHUNK]
+        rows = np.bincount(own, minlength=n_groups)[:, None]
+        for total, coefficients in zip(totals, drawn, strict=True):
+            p = softmax(part @ coefficients[:-1] + coefficients[-1], axis=1)
+            total += _means(p, own, n_groups) * rows
+    shares = totals / np.maximum(np.bincount(group, minlength=n_groups), 1)[:, None]
+    spread: FloatArray = shares.std(axis=0, ddof=1)
+    return spread
+
+
+def duncan_davis(group: IntArray, n_groups: int, bags: Bags) -> FloatArray:
+    """(G, C, 2) least and largest share of each class in each group that the bags' counts allow.
+
+    Of the m rows of a group in a bag of K, of which n have a class, at least max(0, n - (K - m))
+    and at most min(m, n) have it; summed over bags.
+
+    Args:
+        group: (N,) the group of each row, in the order of the bags.
+        n_groups: G.
+        bags: sizes and counts.
+
+    >>> duncan_davis(np.array([0, 0, 0, 1]), 2, Bags([4], [[3, 1]]))[0]
+    array([[0.66666667, 1.        ],
+           [0.        , 0.33333333]])
+    """
+    m = np.zeros((len(bags), n_groups), dtype=np.int64)
+    np.add.at(m, (bags.bag_of_row, group), 1)
+    n = bags.counts[:, None, :]
+    m = m[:, :, None]
+    least = np.maximum(0, n - (bags.sizes[:, None, None] - m)).sum(axis=0)
+    most = np.minimum(m, n).sum(axis=0)
+    shares: FloatArray = np.stack([least, most], axis=-1) / np.maximum(m.sum(axis=0), 1)[..., None]
+    return shares
+
+
+def _groups(source: Source, by: Sequence[str]) -> tuple[IntArray, list[tuple[str, ...]]]:
+    """(N,) the group of each row, and the values that make each group, sorted."""
+    numbers: dict[tuple[str, ...], int] = {}
+    parts = []
+    for batch in source.batches(list(by)):
+        texts = [pc.fill_null(batch.column(name).cast(pa.string()), MISSING) for name in by]
+        values = list(zip(*(text.to_pylist() for text in texts), strict=True))
+        parts.append([numbers.setdefault(value, len(numbers)) for value in values])
+    if not numbers:
+        raise ValueError(f"{source.files[0]} has no rows.")
+    names = sorted(numbers, key=lambda group: [in_order(value) for value in group])
+    place = np.empty(len(names), dtype=np.int64)
+    for position, name in enumerate(names):
+        place[numbers[name]] = position
+    return place[np.concatenate(parts)], names
