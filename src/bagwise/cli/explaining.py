@@ -133,8 +133,9 @@ def _show_importances(found: list[Importance]) -> None:
     _say_fewer(len(found[:MOST_SHOWN]), len(found))
     console.print(
         "By so much the counts of the bags become less probable when the column's values are "
-        "shuffled among all rows. A column that says the same as another one loses little alone. "
-        "An interval that holds 0 leaves open whether the model needs it."
+        "shuffled among all rows. A column that says the same as another one loses little alone; "
+        "on rows that the model was fitted to, one that says nothing loses a little too. An "
+        "interval that holds 0 leaves open whether the model needs the column."
     )
 
 

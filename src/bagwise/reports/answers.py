@@ -66,7 +66,8 @@ def _importances(importances: Sequence[Importance]) -> list[str]:
     text = (
         "By how much the log-likelihood of the bags, per row, falls when the values of a column "
         "are shuffled among all rows: what the model needs, it misses. Bars are 95 % intervals "
-        "over bags. A column that says the same as another one loses little alone."
+        "over bags. A column that says the same as another one loses little alone; on rows that "
+        "the model was fitted to, one that says nothing loses a little too."
     )
     rows = [
         [i.column, f"{i.fall:+.4f}", f"{i.low:+.4f} to {i.high:+.4f}"]

@@ -76,7 +76,8 @@ def section(title: str, *parts: str) -> str:
 def paragraph(text: str, kind: str = "") -> str:
     """Text as a paragraph of a class of the style sheet."""
     attribute = f' class="{kind}"' if kind else ""
-    return f"<p{attribute}>{escape(text)}</p>"
+    kept = escape(text).replace(" %", "&nbsp;%")  # on one line with its number
+    return f"<p{attribute}>{kept}</p>"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:

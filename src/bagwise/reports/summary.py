@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from scipy.stats import binom
+
 from bagwise.reports.page import paragraph, table
 from bagwise.tabular.columns import Columns
 from bagwise.tabular.explaining import Effect
@@ -48,18 +50,22 @@ _MODELS = {"linear": "linear model", "mlp": "perceptron"}
 
 
 def _what_was_learnt(effects: Sequence[Effect], importances: Sequence[Importance]) -> str:
-    """The columns that surely matter."""
-    needed = [i.column for i in importances if i.low > 0]
-    sure = list(dict.fromkeys(e.column for e in effects if e.low > 0 or e.high < 0))
+    """The columns that matter most, or that it is not known which."""
     if importances:
+        most = max(i.fall for i in importances)
+        needed = [i.column for i in importances if i.low > 0 and i.fall > most / 10]
         if not needed:
             return "There is no column that it clearly needs."
-        return f"It needs most: {_listed(needed)}."
+        return f"Columns that it needs most: {_listed(needed)}."
     if not effects:
         return ""
-    if not sure:
-        return "There is no column whose effect is surely not 0, taken alone."
-    return f"The surest effects are those of {_listed(sure)}."
+    sure = [e.column for e in effects if e.low > 0 or e.high < 0]
+    if len(sure) <= binom.ppf(0.975, len(effects), 0.05):
+        return (
+            f"Of {len(effects):,} effects {len(sure):,} have an interval without 0, which may be "
+            "chance: no column's effect is sure, taken alone."
+        )
+    return f"Columns with the surest effects: {_listed(list(dict.fromkeys(sure)))}."
 
 
 def _listed(names: Sequence[str]) -> str:

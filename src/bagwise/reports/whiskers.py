@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from bagwise.reports.charts import BLUE, GREY, MOST_CLASSES
 from bagwise.tabular.explaining import Effect
 from bagwise.tabular.importance import Importance
-from bagwise.tabular.names import one_line, wrapped
+from bagwise.tabular.names import in_order, one_line, wrapped
 from bagwise.tabular.shares import GroupShare
 
 MOST_LINES = 60
@@ -36,7 +36,7 @@ class Line:
 
 def effects_chart(effects: Sequence[Effect]) -> Figure:
     """The effect of each column with its interval, a panel for each class but of two classes."""
-    labels = list(dict.fromkeys(effect.label for effect in effects))[:MOST_CLASSES]
+    labels = sorted({effect.label for effect in effects}, key=in_order)[:MOST_CLASSES]
     columns = list(dict.fromkeys(effect.column for effect in effects))[:MOST_LINES]
     found = {(effect.label, effect.column): effect for effect in effects}
     panels = {}
@@ -96,7 +96,7 @@ def _whiskers(
     lines = max(map(len, panels.values()))
     size = (7.4 if across == 1 else 2.0 + 2.9 * across, (1.2 + 0.21 * lines) * down)
     figure, grid = plt.subplots(
-        down, across, figsize=size, squeeze=False, sharey=True, layout="constrained"
+        down, across, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained"
     )
     for axes in list(grid.flat)[len(panels) :]:
         axes.set_visible(False)
@@ -111,7 +111,7 @@ def _whiskers(
         if percent:
             axes.set_xlim(0, 1)
             axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
-        axes.tick_params(axis="x", labelsize=8)
+        axes.tick_params(axis="x", labelsize=8, labelbottom=True)
     handles = _legend(panels)
     if handles:
         figure.legend(

@@ -88,15 +88,12 @@ class FitSettings:
 
     def temperature_in_words(self) -> str:
         """What the temperature means; nothing if it is 1."""
-        T = self.temperature
-        was = "too sure of itself" if T > 1 else "not sure enough of itself"
+        if self.temperature == 1:
+            return ""
+        was = "too sure of itself" if self.temperature > 1 else "not sure enough of itself"
         return (
-            ""
-            if T == 1
-            else (
-                f"The model was {was}: its log-odds are divided by {T:.2f}, under which held-out bags "
-                "are clearly more probable."
-            )
+            f"The model was {was}: its log-odds are divided by {self.temperature:.2f}, under which "
+            "held-out bags are clearly more probable."
         )
 
 
