@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import numpy as np
@@ -35,16 +36,16 @@ def shown(bar: Any, elapsed: float) -> str:
 
 def test_the_time_left_is_known_when_one_piece_is_done(terminal: io.StringIO) -> None:
     with WorkProgress("trying mlp", "epochs", 20, show=True) as bar:
-        bar.begin("learning rate 0.001")
-        assert shown(bar, 3).endswith("0/20 epochs  learning rate 0.001")
+        bar.begin("rate 0.001")
+        assert re.search("0/20 epochs +rate 0.001$", shown(bar, 3))
         bar.advance()
         assert "1/20 epochs" in shown(bar, 10)
-        assert shown(bar, 10).endswith("0:03:10 left")
+        assert "0:03:10 left" in shown(bar, 10)
         bar.plan(-9)  # one training ended early
         assert "1/11 epochs" in shown(bar, 10)
-        assert shown(bar, 10).endswith("0:01:40 left")
+        assert "0:01:40 left" in shown(bar, 10)
         bar.at(11, 11)
-        assert shown(bar, 10).endswith("0:00:00 left")
+        assert "0:00:00 left" in shown(bar, 10)
 
 
 def test_of_rows_whose_number_is_unknown_no_time_is_told(terminal: io.StringIO) -> None:

@@ -172,8 +172,8 @@ class Search:
         found = []
         split = smaller(self.data.bags, self.splits[part], RUNG)
         for lr in rates:
-            bar.begin(f"learning rate {lr:g}")
-            fold = self._fold(model, lr, epochs, split, f"first-{part}", bar)
+            bar.begin(f"rate {lr:g}")
+            fold = self._fold(model, lr, epochs, split, f"first-{part}", bar, epochs)
             curve = _smooth(fold["curve"].numpy())
             best = best_index(curve.tolist(), "bag_loss")
             setting = f"learning rate {lr:g}, left after {epochs} epochs on a part of the bags"
@@ -204,10 +204,16 @@ class Search:
         self, model: str, lr: float, rival: Trial | None, bar: WorkProgress
     ) -> Trial:
         """Train for long on every split; after two of them, only if that is not hopeless."""
-        bags, folds = self.data.bags, []
+        bags, planned = self.data.bags, self.most
+        folds: list[Tensors] = []
         for number, split in enumerate(self.splits, start=1):
-            bar.begin(f"learning rate {lr:g}, part {number} of {len(self.splits)}")
-            folds.append(self._fold(model, lr, self.most, split, str(number - 1), bar))
+            bar.begin(f"rate {lr:g}, part {number} of {len(self.splits)}")
+            name = str(number - 1)
+            folds.append(self._fold(model, lr, self.most, split, name, bar, planned))
+            if number == 1:  # the others will end about where the first one did
+                ended = len(folds[0]["curve"])
+                bar.plan((ended - planned) * (len(self.splits) - 1))
+                planned = ended
             held_out = np.concatenate([split[1] for split in self.splits[:number]])
             best, curve = self._best_epoch(folds)
             loss = float(curve[best])
@@ -239,7 +245,14 @@ class Search:
         return best_index(_smooth(mean).tolist(), "bag_loss"), mean
 
     def _fold(
-        self, model: str, lr: float, epochs: int, split: Split, part: str, bar: WorkProgress
+        self,
+        model: str,
+        lr: float,
+        epochs: int,
+        split: Split,
+        part: str,
+        bar: WorkProgress,
+        planned: int,
     ) -> Tensors:
         tried = variant(
             self.base, model, lr, epochs, patience(epochs) if self.epochs is None else None
@@ -248,7 +261,7 @@ class Search:
         counting = _Counting(bar)
         train = partial(_train_fold, tried, self.data, split, self.classes, counting)
         found = self.work.once(name, train)
-        bar.plan(counting.epochs - epochs)  # it may have ended early, or be known already
+        bar.plan(counting.epochs - planned)  # it may have ended early, or be known already
         return found
 
 

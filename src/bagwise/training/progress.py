@@ -47,7 +47,6 @@ class Bar:
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             *columns,
-            TimeLeft(),
             console=self._console,
             disable=not (show and self._console.is_terminal),
             transient=transient,
@@ -72,7 +71,7 @@ class RowProgress(Bar):
     def __init__(self, name: str, rows: int | None, show: bool) -> None:
         of = "" if rows is None else "/{task.total:,}"
         shown = TextColumn("{task.completed:,}" + of + " rows")
-        super().__init__(shown, show=show)
+        super().__init__(shown, TimeLeft(), show=show)
         self._task = self._bar.add_task(name, total=rows, begun_at=0)
 
     def advance(self, rows: int) -> None:
@@ -91,8 +90,9 @@ class WorkProgress(Bar):
     """
 
     def __init__(self, name: str, unit: str, planned: int, show: bool) -> None:
-        counted = "{task.completed:.0f}/{task.total:.0f} " + unit + "  " if unit else ""
-        super().__init__(TextColumn(counted + "{task.fields[now]}"), show=show)
+        counted = "{task.completed:.0f}/{task.total:.0f} " + unit if unit else ""
+        now = TextColumn("{task.fields[now]}")
+        super().__init__(TextColumn(counted), TimeLeft(), now, show=show)
         self._task = self._bar.add_task(name, total=planned, now="", begun_at=0)
 
     def begin(self, what: str) -> None:
@@ -118,7 +118,7 @@ class TrainingProgress(Bar):
 
     def __init__(self, name: str, epochs: int, history: list[dict[str, float]], show: bool) -> None:
         shown = TextColumn("epoch {task.completed:.0f}/{task.total:.0f}  {task.fields[facts]}")
-        super().__init__(shown, show=show)
+        super().__init__(shown, TimeLeft(), show=show)
         facts = _facts(history[-1]) if history else ""
         self._done = len(history)
         self._task = self._bar.add_task(
