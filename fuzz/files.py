@@ -38,7 +38,7 @@ from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep_file import read_sweep
 from bagwise.tabular.fitting import fit_table
 from bagwise.training import DivergedError
-from bagwise.training.progress import TaskProgress
+from bagwise.training.progress import WorkProgress
 from bagwise.training.run_state import CHECKPOINT
 
 _SWEEP = Path(__file__).parent.parent / "results" / "linear" / "sweep.toml"
@@ -249,7 +249,7 @@ def main() -> int:
             for k, v in make(folder).items()
         }
         kinds = {k: v for k, v in kinds.items() if options.kind in (None, k)}
-        with TaskProgress("files", options.files * len(kinds), True) as bar:
+        with WorkProgress("reading", "files", options.files * len(kinds), True) as bar:
             for name, kind in kinds.items():
                 bar.begin(name)
                 sound = kind.file.read_bytes()
