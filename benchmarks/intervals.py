@@ -156,25 +156,27 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=50, help="draws of the bootstrap; 0 for none")
     parser.add_argument("--rows", help="numbers of the rows, with commas between; all if not given")
     options = parser.parse_args()
-    console = Console()
     rows = [int(number) for number in (options.rows or "").split(",") if number]
     settings = [SETTINGS[number - 1] for number in rows] if rows else list(SETTINGS)
-    runs = [(setting, seed) for setting in settings for seed in range(options.sets)]
-    held: dict[Setting, list[list[float]]] = {setting: [] for setting in settings}
-    for setting, seed in track(runs, description="sets", transient=True, console=console):
-        held[setting].append(one_set(setting, seed, options.draws))
 
     print("95 % intervals that hold the truth, in %: weights / shares\n")
     names = ["C", "K", "B", "bags", "size", "tau", "sandwich", "bootstrap", "chosen ridge"]
-    lines = [names, ["---"] * len(names)]
-    for setting, of_sets in held.items():
+    _print(names)
+    _print(["---"] * len(names))
+    held: list[list[float]] = []
+    bar = Console(stderr=True)
+    for setting in settings:
         facts = [setting.C, setting.K, setting.B, "natural" if setting.natural else "random"]
         facts += [f"{setting.strength:g}", f"{setting.tau:g}"]
-        lines.append([*map(str, facts), *_shown(np.array(of_sets))])
-    everything = np.concatenate([np.array(of_sets) for of_sets in held.values()])
-    lines.append([f"all {len(everything):,} sets", *[""] * 5, *_shown(everything)])
-    for cells in lines:
-        print(f"| {' | '.join(cells)} |")
+        seeds = track(range(options.sets), description="sets", transient=True, console=bar)
+        own = [one_set(setting, seed, options.draws) for seed in seeds]
+        _print([*map(str, facts), *_shown(np.array(own))])
+        held += own
+    _print([f"all {len(held):,} sets", *[""] * 5, *_shown(np.array(held))])
+
+
+def _print(cells: list[str]) -> None:
+    print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def _shown(held: Floats) -> list[str]:

@@ -181,6 +181,24 @@ def test_estimate_shows_and_writes_shares(made: Path, tmp_path: Path) -> None:
     assert "was not written by this command" in output
 
 
+def test_too_few_bags_for_intervals_are_named(made: Path, tmp_path: Path) -> None:
+    few = "There are 5 bags for 5 coefficients: the intervals say little."
+    for name in ("rows.csv", "bags.csv"):
+        lines = (made / name).read_text().split("\n")
+        kept = [line for line in lines[1:] if line.split(",")[0] in ("P0", "P1", "P2", "P3", "P4")]
+        (tmp_path / name).write_text("\n".join([lines[0], *kept]) + "\n")
+    files = (tmp_path / "rows.csv", "precinct", tmp_path / "bags.csv")
+    fit_table(*files, model="linear", out=tmp_path / "m")
+    for arguments in (("explain", tmp_path / "m"), ("estimate", tmp_path / "m", files[0])):
+        by = ("--by", "town") if arguments[0] == "estimate" else ()
+        code, output = command(*arguments, *by)
+        assert code == 0, output
+        assert few in " ".join(output.split())
+        code, output = command(arguments[0], made / "m", *arguments[2:], *by)
+        assert code == 0, output
+        assert "say little" not in output
+
+
 def test_mistakes_are_one_line(made: Path, tmp_path: Path) -> None:
     fit_table(
         made / "rows.csv", "precinct", made / "bags.csv",

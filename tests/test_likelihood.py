@@ -173,6 +173,24 @@ def test_scores_are_those_of_the_held_out_logits() -> None:
     )
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_weak_ridge_has_to_earn_its_place(seed: int) -> None:
+    X, bags, _ = generated(seed, [6] * 15, 2, strength=3.0)
+    found = choose_ridge(X, bags)
+    total = {
+        s.ridge: s.of_bags.sum() - 2 * min(np.log10(s.ridge) - 0.5, 0) ** 2 for s in found.path
+    }
+    best = max(total, key=lambda ridge: (total[ridge], ridge))
+    assert found.ridge >= best * (1 - 1e-12)
+    # Stronger ones that were not taken are worse by more than a fifth of a standard error.
+    of_bags = {score.ridge: score.of_bags for score in found.path}
+    for ridge in [ridge for ridge in total if ridge > found.ridge]:
+        error = np.sqrt(15) * np.std(of_bags[best] - of_bags[ridge], ddof=1)
+        assert total[best] - total[ridge] > 0.2 * error
+    error = np.sqrt(15) * np.std(of_bags[best] - of_bags[found.ridge], ddof=1)
+    assert total[best] - total[found.ridge] <= 0.2 * error + 1e-6
+
+
 def test_the_path_is_extended_where_its_end_is_best() -> None:
     X, bags, _ = generated(9, [4] * 60, 2, strength=2.0)
     weak = choose_ridge(X, bags, [1000.0, 300.0])

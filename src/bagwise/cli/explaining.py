@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bagwise.tabular.shares import GroupShare
 
 MOST_SHOWN = 40
+LONGEST = 80  # letters of a group's value
 
 Out = Annotated[Path | None, typer.Option(help="CSV file for all of them.")]
 SomeFiles = Annotated[
@@ -96,6 +97,8 @@ def counts_of(
 
 def _show_effects(fitted: TableModel, found: list[Effect]) -> None:
     """A table for each class, but one of two classes."""
+    from bagwise.tabular.explaining import too_few_bags
+
     labels = fitted.classes if len(fitted.classes) > 2 else fitted.classes[1:]
     most = max(MOST_SHOWN // len(labels), 3)
     for label in labels[:MOST_SHOWN]:
@@ -114,12 +117,8 @@ def _show_effects(fitted: TableModel, found: list[Effect]) -> None:
         "An effect is that of one standard deviation of the column, or of the value; the surest "
         "come first. An interval that holds 0 leaves open whether there is one."
     )
-    bags = fitted.intervals.n_bags if fitted.intervals else 0
-    coefficients = (len(fitted.columns.encoded_names) + 1) * (len(fitted.classes) - 1)
-    if bags < 2 * coefficients:
-        console.print(
-            f"There are {bags:,} bags for {coefficients:,} coefficients: the intervals say little."
-        )
+    if few := too_few_bags(fitted):
+        console.print(few)
 
 
 def _show_importances(found: list[Importance]) -> None:
@@ -176,6 +175,7 @@ def estimate(
     model can be right outside them. A bootstrap that was stopped goes on when the command is given
     again.
     """
+    from bagwise.tabular.explaining import too_few_bags
     from bagwise.tabular.model import TableModel
     from bagwise.tabular.shares import estimate_shares
     from bagwise.tabular.source import columns_of, spooled
@@ -185,8 +185,9 @@ def estimate(
         if figure is not None:
             refuse_picture(figure, force)
         names = columns_of(by)
+        fitted = TableModel.load(model)
         found = estimate_shares(
-            TableModel.load(model),
+            fitted,
             files,
             names,
             counts_of(bag, labels, labels_are, skip_unmatched),
@@ -204,6 +205,8 @@ def estimate(
 
             write_atomically(figure, png(shares_chart(found, names)))
     _show_shares(names, found)
+    if few := too_few_bags(fitted):
+        console.print(f"{few} So do the shares, which come of the same fit.")
 
 
 def refuse_picture(path: Path, force: bool) -> None:
@@ -231,12 +234,12 @@ def _show_shares(names: list[str], found: list[GroupShare]) -> None:
         table.add_column(name, overflow="fold")
     for name in ("rows", "share", *ranges):
         table.add_column(name, justify="right", no_wrap=True)
-    # What the numbers leave of the terminal.
+    # What the numbers leave of the terminal; names of groups, which stand there once, are folded.
     room = max((console.width - 18 - 17 * len(ranges)) // (len(names) + several) - 3, 8)
     shown = found[: max(MOST_SHOWN // len(labels), 1) * len(labels)]
     for place, s in enumerate(shown):
         first_of_group = place % len(labels) == 0
-        own = [one_line(value, room) if first_of_group else "" for value in s.group]
+        own = [one_line(value, LONGEST) if first_of_group else "" for value in s.group]
         cells = [*own, one_line(s.label, room)] if several else own
         cells += [f"{s.rows:,}" if first_of_group else "", f"{100 * s.share:.1f}"]
         pairs = (getattr(s, there) for there in ranges.values())

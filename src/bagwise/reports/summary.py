@@ -82,8 +82,8 @@ def _obstacles(facts: FitFacts, effects: Sequence[Effect]) -> list[str]:
         found.append(f"{data.n_bags:,} bags are few.")
     if effects and data.n_bags < 2 * coefficients:
         found.append(
-            f"There are {coefficients:,} coefficients for {data.n_bags:,} bags, so that single "
-            "effects are hardly known."
+            f"There are {coefficients:,} coefficients for {data.n_bags:,} bags, so that effects, "
+            "shares of groups and their intervals say little."
         )
     if data.sizes.median > 200:
         found.append("The bags are large, and the shares of large bags say little about rows.")

@@ -66,6 +66,17 @@ def effects(model: TableModel) -> list[Effect]:
     return sorted(listed, key=lambda effect: -abs(effect.effect) / max(effect.error, 1e-300))
 
 
+def too_few_bags(model: TableModel) -> str:
+    """A sentence where there are too few bags for what a linear model's intervals are made of."""
+    if model.intervals is None:
+        return ""
+    bags = model.intervals.n_bags
+    coefficients = (len(model.columns.encoded_names) + 1) * (len(model.classes) - 1)
+    if bags >= 2 * coefficients:
+        return ""
+    return f"There are {bags:,} bags for {coefficients:,} coefficients: the intervals say little."
+
+
 def _encoded(model: TableModel) -> list[tuple[Column, str]]:
     return [(column, name) for column in model.columns.columns for name in column.encoded_names]
 
