@@ -83,6 +83,7 @@ def test_a_bootstrap_that_was_stopped_goes_on(
     wanted = shares(made)
     real, done = resampling._fitted, []
     keep = tmp_path / "m"
+    keep.mkdir()
 
     def stop_at_the_third(folder: Path, piece: range) -> Any:
         done.append(piece)
@@ -107,7 +108,24 @@ def test_a_bootstrap_that_was_stopped_goes_on(
     monkeypatch.setattr(resampling, "_fitted", count)
     assert shares(made, keep) == wanted
     assert len(done) == 7  # of eight pieces one was there
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [keep]
+
+
+def test_two_at_the_same_time_do_not_meet(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, folders = resampling._fitted, []
+
+    def another_one_meanwhile(folder: Path, piece: range) -> Any:
+        if not folders:
+            folders.append(folder)
+            assert shares(made, made / "m") == wanted
+        folders.append(folder)
+        return real(folder, piece)
+
+    wanted = shares(made)
+    monkeypatch.setattr(resampling, "_fitted", another_one_meanwhile)
+    assert shares(made, made / "m") == wanted
+    assert len(set(folders)) == 2
+    assert not list(made.glob(".m*"))
 
 
 def test_estimate_shows_and_writes_the_bootstrap(made: Path, tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -23,6 +24,11 @@ from bagwise.tabular.model import TableModel
 from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training.progress import WorkProgress
 from bagwise.training.workers import DiedError, Workers
+
+try:
+    import fcntl
+except ImportError:  # Windows has none
+    fcntl = None  # type: ignore[assignment]
 
 _PIECE = 5  # fits that are kept together
 _DATA = "data.safetensors"
@@ -46,7 +52,8 @@ def bootstrap_coefficients(
         draws: how many.
         processes: that fit at the same time.
         keep: the model's folder. Fits are kept in a hidden folder beside it, if one may write
-            there, which is removed when all are done; what was stopped goes on there.
+            there and no other bootstrap does, which is removed when all are done; what was stopped
+            goes on there.
         progress: show a bar, on a terminal.
     """
     known, ridge = model.intervals, model.facts.settings.ridge
@@ -59,11 +66,9 @@ def bootstrap_coefficients(
         "weights": known.fit.weights.tolist(),
         "data": data.fingerprint(),
     }
-    if keep is not None and not os.access(os.path.realpath(keep.parent), os.W_OK):
-        keep = None
     with (
-        tempfile.TemporaryDirectory() as own,
-        Workspace(keep or Path(own) / "model", identity, "bootstrap") as work,
+        _place(keep) as place,
+        Workspace(place, identity, "bootstrap") as work,
         WorkProgress("bootstrap", "fits", draws, progress) as bar,
     ):
         folder = work.folder
@@ -93,6 +98,22 @@ def bootstrap_coefficients(
         _data.cache_clear()
     drawn: FloatArray = torch.cat([part["coefficients"] for part in parts]).numpy()
     return drawn
+
+
+@contextmanager
+def _place(keep: Path | None) -> Iterator[Path]:
+    """What fits are kept beside: `keep`, or a temporary place where one may not write there, or
+    another bootstrap of the same model is doing so.
+    """
+    with tempfile.TemporaryDirectory() as own, ExitStack() as stack:
+        place = Path(own) / "model"
+        if keep is not None and os.access(keep.resolve().parent, os.W_OK) and fcntl is not None:
+            handle = os.open(keep, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            with suppress(BlockingIOError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                place = keep
+        yield place
 
 
 def _in_parallel(folder: Path, pieces: Sequence[range], processes: int, bar: WorkProgress) -> None:
