@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from bagwise import read_bags
-from bagwise.tabular.columns import ColumnLearner, Columns, Inputs
+from bagwise.tabular.columns import Columns, Inputs
 from bagwise.tabular.labels import read_labels
+from bagwise.tabular.learning import ColumnLearner
 from bagwise.tabular.source import Source
 from bagwise.tabular.values import MISSING, is_text, numbers_of
 
@@ -33,7 +34,7 @@ WORDS = [form for word in MISSING for form in (word, word.upper(), word.title(),
 ODD = {
     "numeric": [
         *(" 1.5 ", "+3", "-.5", "5.", "1e5", "1E-3", "007", "-0", "9999999999999999999", "1e999"),
-        *("inf", "-Infinity", "1,000", "1_000", "0x1F", "--3", "1d3", "1 000", "\u22123", "-", "?"),
+        *("inf", "-Infinity", "1_000", "0x1F", "--3", "1d3", "\u22123", "-", "?"),
         *("true", "2024-05-31", "12:30", "12%"),
     ],
     "boolean": [" True ", "tRuE", "1", "0", "2", "-", "maybe", "2024-05-31", "truefalse"],
@@ -103,6 +104,7 @@ def test_text_of_a_parquet_file_means_what_it_means_in_a_csv_file(
             np.testing.assert_array_equal(encoded(columns, source), trained)
 
 
+@pytest.mark.filterwarnings("ignore:.*are different categories")
 def test_categories_of_parquet_and_csv_are_the_same(tmp_path: Path) -> None:
     cells = [*CELLS["category"], *WORDS] * 2
     pq.write_table(pa.table({"x": cells}), tmp_path / "rows.parquet")
@@ -113,7 +115,9 @@ def test_categories_of_parquet_and_csv_are_the_same(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ours[1], theirs[1])
 
 
-@pytest.mark.filterwarnings("ignore:.*an infinite value", "ignore:the column .* not for dates")
+@pytest.mark.filterwarnings(
+    "ignore:.*an infinite value", "ignore:.*not for dates", "ignore:.*are different categories"
+)
 @pytest.mark.parametrize(("kind", "cell"), [(kind, c) for kind in ODD for c in ODD[kind]], ids=repr)
 def test_predicting_takes_and_refuses_what_training_does(
     tmp_path: Path, kind: str, cell: str

@@ -97,8 +97,9 @@ def counts_of(
 
 def _show_effects(fitted: TableModel, found: list[Effect]) -> None:
     """A table for each class, but one of two classes."""
-    from bagwise.tabular.explaining import too_few_bags
+    from bagwise.tabular.explaining import SHARED, too_few_bags
 
+    readable = [e for e in found if e.unit != SHARED]
     labels = fitted.classes if len(fitted.classes) > 2 else fitted.classes[1:]
     most = max(MOST_SHOWN // len(labels), 3)
     for label in labels[:MOST_SHOWN]:
@@ -108,17 +109,23 @@ def _show_effects(fitted: TableModel, found: list[Effect]) -> None:
         for name in ("effect", "95 % interval", "per unit"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("unit")
-        for e in [effect for effect in found if effect.label == label][:most]:
+        for e in [effect for effect in readable if effect.label == label][:most]:
             interval = f"{e.low:+.2f} to {e.high:+.2f}"
             table.add_row(e.column, f"{e.effect:+.2f}", interval, f"{e.per_unit[0]:+.3g}", e.unit)
         console.print(table)
-    _say_fewer(min(len(found), most * len(labels[:MOST_SHOWN])), len(found))
+    _say_fewer(min(len(readable), most * len(labels[:MOST_SHOWN])), len(readable))
     console.print(
         "An effect is that of one standard deviation of the column, or of the value; the surest "
         "come first. An interval that holds 0 leaves open whether there is one."
     )
     if few := too_few_bags(fitted):
         console.print(few)
+    for column in fitted.columns.columns:
+        if column.shared:
+            console.print(
+                f"{column.name}: the effects of {column.shared} columns that the rarer values "
+                "share by hash are not shown, as each is of many values; --out writes them too."
+            )
 
 
 def _show_importances(found: list[Importance]) -> None:

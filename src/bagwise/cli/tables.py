@@ -85,6 +85,13 @@ def fit(
     categorical: Annotated[
         str | None, typer.Option(help="Columns of numbers that are categories.")
     ] = None,
+    ordered: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=LOW<...<HIGH",
+            help='A column of ordered categories, "size=S<M<L" for one; may be repeated.',
+        ),
+    ] = None,
     classes: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +139,7 @@ def fit(
             features=features,
             exclude=exclude,
             categorical=categorical,
+            ordered=ordered,
             classes=classes,
             labels_are=labels_are.value,
             skip_unmatched=skip_unmatched,

@@ -17,6 +17,7 @@ from bagwise.tabular.explaining import Effect, effects
 from bagwise.tabular.facts import FitFacts, SurprisingBag
 from bagwise.tabular.importance import Importance
 from bagwise.tabular.model import TableModel
+from bagwise.tabular.number_columns import shown
 from bagwise.tabular.shares import GroupShare
 
 
@@ -171,15 +172,22 @@ def _columns(columns: Columns) -> list[str]:
 
 
 def _described(column: Column) -> str:
-    if column.kind == "category":
+    if column.kind == "ordered":
+        text = " < ".join(column.categories)
+    elif column.kind == "category":
         text = f"{len(column.categories)} categories: {', '.join(column.categories[:6])}"
         text += ", ..." if len(column.categories) > 6 else ""
         text += "; rare ones together" if column.other else ""
+        text += f"; all others hashed into {column.shared} columns" if column.shared else ""
     elif column.kind == "date":
         days = np.datetime64(round(column.mean), "D")
         text = f"mean {days}, standard deviation {column.std:,.1f} days"
     else:
         text = f"mean {column.mean:.4g}, standard deviation {column.std:.4g}"
+        text += "; with a column of its logarithm" if column.log else ""
+    if column.codes:
+        text += f"; {', '.join(shown(column, code) for code in column.codes)} taken for missing"
+    text += f"; written as {column.style}" if column.style else ""
     return text + ("; some values are missing" if column.missing else "")
 
 

@@ -265,12 +265,19 @@ def _standardization(tensors: dict[str, torch.Tensor], shape: tuple[int, ...]) -
     return Standardize(found["0.mean"], found["0.std"])
 
 
-def read_json(path: Path, version: int) -> dict[str, Any]:
-    """A JSON file that says which format it has; another one is a ValueError."""
+def read_json(path: Path, version: int, oldest: int | None = None) -> dict[str, Any]:
+    """A JSON file that says which format it has; another one is a ValueError.
+
+    Args:
+        path: the file.
+        version: the newest format that is known.
+        oldest: the oldest that is; the same if not given.
+    """
     content = parse(path)
     if not isinstance(content, dict) or "format" not in content:
         raise ValueError(f"{path} is damaged or was not written by Bagwise: it has no format.")
-    if type(content["format"]) is not int or content["format"] != version:
+    known = range(version if oldest is None else oldest, version + 1)
+    if type(content["format"]) is not int or content["format"] not in known:
         raise ValueError(
             f"{path} has format {shown(content['format'])}; this version of Bagwise reads "
             f"{version}. Update Bagwise, or make the model again."

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.estimator.targets import BagTargets, NumbersAre, sorted_by_bag
-from bagwise.tabular.columns import ColumnLearner, Columns, Inputs, Surprises
+from bagwise.tabular.columns import Columns, Inputs, Surprises
 from bagwise.tabular.labels import JOINT, LabelTable, bag_ids, read_labels
+from bagwise.tabular.learning import ColumnLearner, Ordered, ordered_of
 from bagwise.tabular.source import Paths, Source, columns_of
 from bagwise.training.progress import RowProgress
 
@@ -60,6 +61,7 @@ def read_bags(
     features: str | Iterable[str] | None = None,
     exclude: str | Iterable[str] | None = None,
     categorical: str | Iterable[str] | None = None,
+    ordered: str | Iterable[str] | Ordered | None = None,
     classes: str | Iterable[str] | None = None,
     labels_are: NumbersAre = "auto",
     skip_unmatched: bool = False,
@@ -74,6 +76,7 @@ def read_bags(
         features: the columns to learn from; all but the bag's if not given.
         exclude: columns not to learn from.
         categorical: columns of numbers that are categories.
+        ordered: columns of ordered categories: {"size": ["S", "M", "L"]}, or "size=S<M<L".
         classes: class columns of the label file; all but the bag's if not given.
         labels_are: "counts", "proportions", "relative" (counts of another total), or "auto".
         skip_unmatched: leave out bags that only one of the files has; otherwise they are an error.
@@ -87,8 +90,8 @@ def read_bags(
     >>> X.shape, bags.tolist(), proportions["A"]
     ((3, 1), ['A', 'A', 'B'], {'no': 1, 'yes': 1})
     """
-    key, categories = columns_of(bag), columns_of(categorical)
-    source = Source(data, as_text=[*key, *categories])
+    key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)
+    source = Source(data, as_text=[*key, *categories, *levels])
     found = match_rows(
         source,
         key,
@@ -96,15 +99,16 @@ def read_bags(
         features=columns_of(features),
         exclude=columns_of(exclude),
         categorical=categories,
+        ordered=levels,
         labels_are=labels_are,
         skip_unmatched=skip_unmatched,
     )
-    targets = found.targets
+    targets, columns = found.targets, found.columns.without_logs()
     order, names = targets.in_order_given()
-    X, _ = encode_rows(source, found.columns, order, found.n_rows)
+    X, _ = encode_rows(source, columns, order, found.n_rows)
     classes_ = targets.classes.tolist()
     counts = (dict(zip(classes_, row, strict=True)) for row in targets.bags.counts.tolist())
-    return BagTable(X, names, dict(zip(targets.ids.tolist(), counts, strict=True)), found.columns)
+    return BagTable(X, names, dict(zip(targets.ids.tolist(), counts, strict=True)), columns)
 
 
 def match_rows(
@@ -116,6 +120,7 @@ def match_rows(
     features: Iterable[str] = (),
     exclude: Iterable[str] = (),
     categorical: Iterable[str] = (),
+    ordered: Ordered | None = None,
     labels_are: NumbersAre = "auto",
     skip_unmatched: bool = False,
     progress: bool = False,
@@ -127,7 +132,7 @@ def match_rows(
     source.require(key)
     learner = None
     if columns is None:
-        learner = ColumnLearner(source.schema, features, [*key, *exclude], categorical)
+        learner = ColumnLearner(source.schema, features, [*key, *exclude], categorical, ordered)
     else:
         source.require(columns.names)
     with RowProgress("reading", source.rows, progress) as bar:

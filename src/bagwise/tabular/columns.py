@@ -1,13 +1,10 @@
-"""What the columns of a table mean, and their values as numbers for a model."""
+"""The columns of a table and their values as numbers for a model."""
 
 from __future__ import annotations
 
-import math
-import re
-import warnings
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,16 +12,46 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bagwise.tabular.values import MISSING, category_texts, is_date, is_number, is_text, numbers_of
+from bagwise.storage.schema import Check, flag, list_of, maybe, number, record, text, whole, wrong
+from bagwise.tabular.hashing import hashed
+from bagwise.tabular.values import category_texts, cleaned, numbers_of
+from bagwise.tabular.written import DATE_STYLES, STYLES, UNITS, Style, Written
 
-FORMAT = 1
+FORMAT = 2
+OLDEST = 1  # that is still read: without what `_NEW` lists
 _FAR = 1e4  # standard deviations: farther values are taken to be so far
-_LIKE_A_DATE = re.compile(
-    r"\s*(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{4}|\d{1,2}/\d{1,2}/\d{2})\b(?![-./])"
-)
-Kind = Literal["numeric", "boolean", "date", "category"]
-KINDS: tuple[Kind, ...] = ("numeric", "boolean", "date", "category")
+Kind = Literal["numeric", "boolean", "date", "category", "ordered"]
+KINDS: tuple[Kind, ...] = ("numeric", "boolean", "date", "category", "ordered")
+Role = Literal["value", "log", "category", "other", "shared", "level", "missing"]
 Inputs = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Log:
+    """A signed logarithm: s(x) = sign(x - centre) log(1 + |x - centre| / scale), standardised.
+
+    Attributes:
+        centre: the median of the training rows.
+        scale: their spread.
+        mean: of s(x) over the training rows.
+        std: of the same.
+    """
+
+    centre: float
+    scale: float
+    mean: float = 0.0
+    std: float = 1.0
+
+    def __call__(self, x: Floats) -> Floats:
+        """(s(x) - mean) / std.
+
+        >>> Log(centre=1.0, scale=2.0)(np.array([1.0, 3.0, -1.0])).round(3)
+        array([ 0.   ,  0.693, -0.693])
+        """
+        off = (x - self.centre) / self.scale
+        found: Floats = (np.sign(off) * np.log1p(np.abs(off)) - self.mean) / self.std
+        return found
 
 
 @dataclass(frozen=True)
@@ -33,16 +60,25 @@ class Column:
 
     Numbers, booleans and dates (as days) become (value - mean) / std, 0 where they are missing.
     Categories become one column of 0 and 1 for each; with `other`, one more for all rare and new
-    ones. With `missing`, a column of 0 and 1 says where there is no value.
+    ones, with `shared`, several, of which the text's hash says one. Ordered categories become a
+    column for each but the first, 1 where the value is this one or a later one. With `missing`, a
+    column of 0 and 1 says where there is no value.
 
     Attributes:
         name: in the table.
-        kind: numeric, boolean, date or category.
-        mean: of the training rows; 0 for categories.
+        kind: numeric, boolean, date, category or ordered.
+        mean: of the training rows; 0 for categories, of ordered ones the mean place.
         std: of the training rows; 1 for categories.
         missing: whether training rows had no value.
-        categories: in the order of their columns.
+        categories: in the order of their columns, or as they were declared.
         other: whether rare categories share a column.
+        shared: columns that rare categories share by their hash; 0 or at least 2.
+        low: smaller numbers are taken for this one.
+        high: larger numbers are taken for this one.
+        codes: numbers that stand for a missing value.
+        log: of a second column for a heavy tail.
+        style: how numbers or dates are written, see `bagwise.tabular.written`.
+        unit: the sign that all numbers have.
     """
 
     name: str
@@ -52,16 +88,34 @@ class Column:
     missing: bool = False
     categories: tuple[str, ...] = ()
     other: bool = False
+    shared: int = 0
+    low: float | None = None
+    high: float | None = None
+    codes: tuple[float, ...] = ()
+    log: Log | None = None
+    style: Style = ""
+    unit: str = ""
+
+    @property
+    def encoded(self) -> list[tuple[str, Role]]:
+        """Names of the columns it becomes, and what they are."""
+        found: list[tuple[str, Role]] = []
+        if self.kind == "category":
+            found += [(f"{self.name}={category}", "category") for category in self.categories]
+            found += [(f"{self.name}=(other)", "other")] if self.other else []
+            shared = range(1, self.shared + 1)
+            found += [(f"{self.name}=(shared {i} of {self.shared})", "shared") for i in shared]
+        elif self.kind == "ordered":
+            found += [(f"{self.name}>={level}", "level") for level in self.categories[1:]]
+        elif self.std > 0:
+            found.append((self.name, "value"))
+            found += [(f"log {self.name}", "log")] if self.log else []
+        return found + ([(f"{self.name}=(missing)", "missing")] if self.missing else [])
 
     @property
     def encoded_names(self) -> list[str]:
         """Names of the columns it becomes."""
-        if self.kind == "category":
-            names = [f"{self.name}={category}" for category in self.categories]
-            names += [f"{self.name}=(other)"] if self.other else []
-        else:
-            names = [self.name] if self.std > 0 else []
-        return names + ([f"{self.name}=(missing)"] if self.missing else [])
+        return [name for name, _ in self.encoded]
 
 
 @dataclass
@@ -71,17 +125,24 @@ class Surprises:
     unseen: Counter[str] = field(default_factory=Counter)
     missing: Counter[str] = field(default_factory=Counter)
     infinite: Counter[str] = field(default_factory=Counter)
+    far: Counter[str] = field(default_factory=Counter)
 
     def lines(self) -> list[str]:
         """One sentence for each column."""
         return [
             *(f"{name}: {n} rows have a category not seen in fit." for name, n in _by(self.unseen)),
             *(f"{name}: {n} rows have no value; in fit all had." for name, n in _by(self.missing)),
-            *(_infinite(name, n) for name, n in _by(self.infinite)),
+            *(infinite_note(name, n) for name, n in _by(self.infinite)),
+            *(
+                f"{name}: {n} rows have a value far from those of fit, which is taken for the "
+                "nearest that is not."
+                for name, n in _by(self.far)
+            ),
         ]
 
 
-def _infinite(name: str, n: int) -> str:
+def infinite_note(name: str, n: int) -> str:
+    """What is said of infinite values."""
     return f"{name}: {n} rows have an infinite value, which is taken for missing."
 
 
@@ -97,6 +158,7 @@ class Columns:
         columns: those that are used.
         left_out: name -> why.
 
+    >>> from bagwise.tabular.learning import ColumnLearner
     >>> batch = pa.RecordBatch.from_pydict({"age": [30, 50, None], "sex": ["f", "m", None]})
     >>> learner = ColumnLearner(batch.schema)
     >>> learner.update(batch)
@@ -120,6 +182,10 @@ class Columns:
         """Names of the encoded columns, in order."""
         return [name for column in self.columns for name in column.encoded_names]
 
+    def without_logs(self) -> Columns:
+        """The same without second columns for heavy tails."""
+        return replace(self, columns=tuple(replace(c, log=None) for c in self.columns))
+
     def encode(
         self, batch: pa.RecordBatch, first_row: int = 0, surprises: Surprises | None = None
     ) -> Inputs:
@@ -128,19 +194,15 @@ class Columns:
         inputs = np.zeros((batch.num_rows, len(self.encoded_names)), dtype=np.float32)
         place = 0
         for column in self.columns:
-            width = len(column.encoded_names)
+            width = len(column.encoded)
             part = inputs[:, place : place + width]
             values = batch.column(column.name)
             if column.kind == "category":
                 missing = _encode_categories(column, values, part, surprises)
+            elif column.kind == "ordered":
+                missing = _encode_ordered(column, values, part, first_row)
             else:
-                numbers = numbers_of(
-                    values, column.kind, column.name, first_row, surprises.infinite
-                )
-                missing = np.isnan(numbers)
-                if column.std > 0:
-                    standard = np.clip((numbers - column.mean) / column.std, -_FAR, _FAR)
-                    part[:, 0] = np.where(missing, 0, standard)
+                missing = _encode_numbers(column, values, part, first_row, surprises)
             if column.missing:
                 part[:, -1] = missing
             else:
@@ -155,279 +217,152 @@ class Columns:
 
     @classmethod
     def from_json(cls, content: Any) -> Columns:
-        """What `to_json` made; anything else is a ValueError."""
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ValueError(f"format {FORMAT} is expected")
-        columns = tuple(_checked(item) for item in content["columns"])
-        names = [column.name for column in columns]
-        if not columns or len(set(names)) < len(names):
-            raise ValueError("columns must be there, each once")
-        left_out = content["left_out"]
-        if not isinstance(left_out, dict):
-            raise ValueError("left_out is not a mapping")
-        return cls(columns, {str(name): str(why) for name, why in left_out.items()})
+        """What `to_json` made, also in earlier versions; anything else is a ValueError."""
+        record({"format": whole(OLDEST, FORMAT)}, others=_unseen)(content, "")
+        known = _OLD if content["format"] == OLDEST else _OLD | _NEW
+        left_out = record({}, others=text)
+        columns = list_of(record(known), 1)
+        record({"format": _unseen, "columns": columns, "left_out": left_out})(content, "")
+        made = tuple(_made(item, f"columns[{i}]") for i, item in enumerate(content["columns"]))
+        if len({column.name for column in made}) < len(made):
+            raise ValueError("columns has a name more than once")
+        return cls(made, content["left_out"])
+
+
+def _encode_numbers(
+    column: Column, values: pa.Array, part: Inputs, first_row: int, surprises: Surprises
+) -> npt.NDArray[np.bool_]:
+    written = Written(column.style, column.unit)
+    infinite = surprises.infinite
+    numbers = numbers_of(values, column.kind, column.name, first_row, infinite, written)
+    if column.codes:
+        numbers = np.where(np.isin(numbers, column.codes), np.nan, numbers)
+    missing = np.isnan(numbers)
+    if column.std > 0:
+        if column.low is not None and column.high is not None:
+            near = np.clip(numbers, column.low, column.high)
+            surprises.far[column.name] += int((near != numbers)[~missing].sum())
+        else:
+            near = numbers
+        standard = np.clip((near - column.mean) / column.std, -_FAR, _FAR)
+        part[:, 0] = np.where(missing, 0, standard)
+        if column.log:
+            part[:, 1] = np.where(missing, 0, np.clip(column.log(numbers), -_FAR, _FAR))
+    return missing
 
 
 def _encode_categories(
     column: Column, values: pa.Array, part: Inputs, surprises: Surprises
 ) -> npt.NDArray[np.bool_]:
     texts = category_texts(values)
-    places = pc.index_in(texts, value_set=pa.array(column.categories, pa.string()))
-    missing: npt.NDArray[np.bool_] = texts.is_null().to_numpy(zero_copy_only=False)
-    index = places.fill_null(-1).to_numpy(zero_copy_only=False)
+    index, missing = _places(texts, column)
     known = index >= 0
     part[np.flatnonzero(known), index[known]] = 1
     rest = ~known & ~missing
     if column.other:
         part[rest, len(column.categories)] = 1
+    elif column.shared:
+        places = hashed(texts.filter(pa.array(rest)), column.shared)
+        part[np.flatnonzero(rest), len(column.categories) + places] = 1
     else:
         surprises.unseen[column.name] += int(rest.sum())
     return missing
 
 
-def _checked(item: Any) -> Column:
-    """A column from a file."""
-    column = Column(**{**item, "categories": tuple(item["categories"])})
+def _encode_ordered(
+    column: Column, values: pa.Array, part: Inputs, first_row: int
+) -> npt.NDArray[np.bool_]:
+    texts = level_texts(values, column.categories)
+    index, missing = _places(texts, column)
+    unknown = np.flatnonzero((index < 0) & ~missing)
+    if len(unknown):
+        row = int(unknown[0])
+        raise ValueError(
+            f"the column {column.name!r} has {texts[row].as_py()!r} in row {first_row + row + 1}; "
+            f"one of {' < '.join(column.categories)} is expected, or nothing."
+        )
+    level = np.where(missing, round(column.mean), index)
+    part[:, : len(column.categories) - 1] = level[:, None] > np.arange(len(column.categories) - 1)
+    return missing
+
+
+def level_texts(values: pa.Array, levels: Iterable[str]) -> pa.Array:
+    """Values as text without spaces around, null for a word of `MISSING` that is no level."""
+    texts = pc.utf8_trim_whitespace(category_texts(values))
+    return pc.if_else(
+        pc.is_in(texts, value_set=pa.array(levels, pa.string())), texts, cleaned(texts)
+    )
+
+
+def _places(texts: pa.Array, column: Column) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """(n,) each text's place among the categories, -1 if it has none, and where there is none."""
+    places = pc.index_in(texts, value_set=pa.array(column.categories, pa.string()))
+    index: npt.NDArray[np.int64] = places.fill_null(-1).to_numpy(zero_copy_only=False)
+    return index, texts.is_null().to_numpy(zero_copy_only=False)
+
+
+def _unseen(value: Any, place: str) -> None:
+    """Checked elsewhere."""
+
+
+def _one_of(names: Iterable[str]) -> Check:
+    known = tuple(names)
+
+    def check(value: Any, place: str) -> None:
+        if not isinstance(value, str) or value not in known:
+            raise wrong(value, place, f"one of {', '.join(map(repr, known))}")
+
+    return check
+
+
+_OLD: dict[str, Check] = {
+    "name": text,
+    "kind": _one_of(KINDS),
+    "mean": number(),
+    "std": number(0),
+    "missing": flag,
+    "categories": list_of(text),
+    "other": flag,
+}
+_SPREAD = number(0, within=True)
+_LOG = {"centre": number(), "scale": _SPREAD, "mean": number(), "std": _SPREAD}
+_NEW: dict[str, Check] = {
+    "shared": whole(0, 1 << 20),
+    "low": maybe(number()),
+    "high": maybe(number()),
+    "codes": list_of(number()),
+    "log": maybe(record(_LOG)),
+    "style": _one_of(STYLES),
+    "unit": _one_of(UNITS),
+}
+
+
+def _made(item: dict[str, Any], place: str) -> Column:
+    """A column of a file whose fields are each what they should be, if they also go together."""
+    log = item.get("log")
+    parts = {
+        "categories": tuple(item["categories"]),
+        "codes": tuple(item.get("codes", ())),
+        "log": None if log is None else Log(**log),
+    }
+    column = Column(**{**item, **parts})
+    numbers = column.kind in ("numeric", "boolean", "date")
+    limits = column.low is not None, column.high is not None
+    styles = {"numeric": STYLES[:3], "date": ("", *DATE_STYLES)}.get(column.kind, ("",))
     good = (
-        isinstance(column.name, str)
-        and column.kind in KINDS
-        and all(isinstance(x, float | int) and math.isfinite(x) for x in (column.mean, column.std))
-        and column.std >= 0
-        and all(isinstance(x, bool) for x in (column.missing, column.other))
-        and all(isinstance(text, str) for text in column.categories)
-        and len(set(column.categories)) == len(column.categories)
+        len(set(column.categories)) == len(column.categories)
+        and bool(column.categories) <= (not numbers)
+        and (column.kind != "ordered" or 0 <= column.mean <= len(column.categories) - 1)
+        and not (column.other and column.shared)
+        and column.shared != 1
+        and (column.kind == "category" or not (column.other or column.shared))
+        and (numbers or not (any(limits) or column.codes or column.log))
+        and limits[0] == limits[1]
+        and (column.low is None or column.high is None or column.low <= column.high)
+        and (not column.codes or column.missing)
+        and column.style in styles
+        and (not column.unit or column.style in STYLES[1:3])
     )
     if not good:
-        raise ValueError(f"the column {item!r} is not one")
+        raise ValueError(f"{place} has parts that do not go together")
     return column
-
-
-class ColumnLearner:
-    """Learns `Columns` from batches of rows.
-
-    Args:
-        schema: of the rows.
-        features: names of the columns to use; all if not given.
-        exclude: names of columns not to use.
-        categorical: names of columns of numbers that are categories.
-    """
-
-    def __init__(
-        self,
-        schema: pa.Schema,
-        features: Iterable[str] = (),
-        exclude: Iterable[str] = (),
-        categorical: Iterable[str] = (),
-    ) -> None:
-        wanted, unwanted, categorical = list(features), set(exclude), set(categorical)
-        for name in [*wanted, *unwanted, *categorical]:
-            if name not in schema.names:
-                raise ValueError(f"there is no column {name!r}; there are {schema.names}.")
-            if name in unwanted and name in {*wanted, *categorical}:
-                raise ValueError(f"{name!r} is both a feature and excluded, or the bag itself.")
-        self.left_out: dict[str, str] = {}
-        self._learners: dict[str, _Numbers | _Categories] = {}
-        for name in wanted or schema.names:
-            if name in unwanted:
-                continue
-            kind = "category" if name in categorical else _kind(schema.field(name).type)
-            if kind is None:
-                empty = pa.types.is_null(schema.field(name).type)
-                why = "no row has a value" if empty else f"of type {schema.field(name).type}"
-                if name in wanted and not empty:
-                    raise ValueError(f"the column {name!r} is {why}, which cannot be a feature.")
-                self.left_out[name] = why
-            elif kind == "category":
-                self._learners[name] = _Categories(name, name in wanted, name in categorical)
-            else:
-                self._learners[name] = _Numbers(name, kind, name in wanted)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns that are looked at."""
-        return list(self._learners)
-
-    def update(self, batch: pa.RecordBatch) -> None:
-        """Take more rows into account."""
-        for name, learner in self._learners.items():
-            learner.update(batch.column(name))
-
-    def finish(self) -> Columns:
-        """The columns; those that say nothing are left out."""
-        columns, left_out = [], dict(self.left_out)
-        for name, learner in self._learners.items():
-            found = learner.finish()
-            if isinstance(found, str):
-                left_out[name] = found
-            else:
-                columns.append(found)
-        if not columns:
-            reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
-            raise ValueError(f"no column is left to learn from ({reasons or 'all are excluded'}).")
-        return Columns(tuple(columns), left_out)
-
-
-def _kind(kind: pa.DataType) -> Kind | None:
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    if pa.types.is_boolean(kind):
-        return "boolean"
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return "numeric"
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return "date"
-    if is_text(kind):
-        return "category"
-    return None
-
-
-class _Numbers:
-    """Running mean and spread (the pairwise update of Chan, Golub and LeVeque).
-
-    `networks.Standardize` wants all inputs at once and every value known; here rows come batch by
-    batch, and cells may be empty. What is rare in a column is limited by `_FAR`.
-    """
-
-    def __init__(self, name: str, kind: Kind, wanted: bool) -> None:
-        self.name, self.kind = name, kind
-        self.numbering = None if wanted or kind != "numeric" else _Numbering()
-        self.infinite: Counter[str] = Counter()
-        self.n = self.missing = 0
-        self.mean = self.squares = 0.0
-
-    def update(self, values: pa.Array) -> None:
-        numbers = numbers_of(values, self.kind, self.name, infinite=self.infinite)
-        known = numbers[~np.isnan(numbers)]
-        self.missing += len(numbers) - len(known)
-        if not len(known):
-            return
-        if self.numbering is not None and not self.numbering.goes_on(known):
-            self.numbering = None
-        n = self.n + len(known)
-        with np.errstate(over="ignore", invalid="ignore"):
-            step = float(known.mean()) - self.mean
-            self.squares += float(((known - known.mean()) ** 2).sum())
-            self.squares += step * step * self.n * len(known) / n
-            self.mean += step * len(known) / n
-        self.n = n
-
-    def finish(self) -> Column | str:
-        for name, n in self.infinite.items():
-            warnings.warn(_infinite(name, n), UserWarning, stacklevel=2)
-        if not self.n:
-            return "no row has a value"
-        if self.n >= 20 and not self.missing and self.numbering and self.numbering.numbers_rows():
-            return "it numbers the rows; name it in --features if it is more than that"
-        if not math.isfinite(self.squares):
-            raise ValueError(
-                f"the column {self.name!r} has values too large to compute with; empty them."
-            )
-        std = math.sqrt(self.squares / self.n)
-        if std <= 1e-13 * abs(self.mean):  # rounding errors
-            std = 0.0
-        if std == 0 and not self.missing:
-            return f"always {self.mean:g}"
-        return Column(self.name, self.kind, self.mean, std, missing=self.missing > 0)
-
-
-class _Numbering:
-    """Whether whole numbers that all differ come in order or without a gap: an id, no feature.
-
-    The values are kept only as long as no two of a batch are the same.
-    """
-
-    def __init__(self) -> None:
-        self.parts: list[npt.NDArray[np.float64]] = []
-
-    def goes_on(self, known: npt.NDArray[np.float64]) -> bool:
-        """Take more values; whether it may still be such a column."""
-        self.parts.append(known)
-        return bool((known == np.rint(known)).all()) and len(np.unique(known)) == len(known)
-
-    def numbers_rows(self) -> bool:
-        """Whether it is one."""
-        values = np.concatenate(self.parts)
-        ordered = np.sort(values)
-        if not (np.diff(ordered) > 0).all():
-            return False
-        gapless = ordered[-1] - ordered[0] == len(ordered) - 1
-        return bool(gapless or (values == ordered).all() or (values[::-1] == ordered).all())
-
-
-class _Categories:
-    """Counts of categories; the frequent ones get a column each."""
-
-    MOST = 50  # columns for one column
-    TRACKED = 20_000  # different values counted
-
-    def __init__(self, name: str, wanted: bool, categorical: bool) -> None:
-        self.name, self.wanted, self.categorical = name, wanted, categorical
-        self.counts: Counter[str] = Counter()
-        self.n = self.missing = 0
-        self.overflow = False
-
-    def update(self, values: pa.Array) -> None:
-        texts = category_texts(values)
-        self.n += len(texts)
-        self.missing += texts.null_count
-        for entry in pc.value_counts(texts.drop_null()).to_pylist():
-            if entry["values"] in self.counts or len(self.counts) < self.TRACKED:
-                self.counts[entry["values"]] += entry["counts"]
-            else:
-                self.overflow = True
-
-    def finish(self) -> Column | str:
-        if not self.counts:
-            return "no row has a value"
-        if not self.categorical:
-            self._refuse_numbers()
-            self._note_dates()
-            many = self.overflow or (self.n >= 20 and len(self.counts) > 0.5 * self.n)
-            if many and not self.wanted:
-                return "almost every row has another text"
-        if len(self.counts) == 1 and not self.missing:
-            return f"always {next(iter(self.counts))!r}"
-        rare = 1 if self.n < 20 else max(2, self.n // 10_000)
-        kept = [text for text, n in self.counts.most_common(self.MOST) if n >= rare]
-        other = self.overflow or len(kept) < len(self.counts)
-        return Column(
-            self.name,
-            "category",
-            missing=self.missing > 0,
-            categories=tuple(sorted(kept)),
-            other=other,
-        )
-
-    def _note_dates(self) -> None:
-        """Most look like dates, but not all are, or the order of day and month is not known."""
-        like_dates = sum(bool(_LIKE_A_DATE.match(text)) for text in self.counts)
-        if 2 * like_dates > len(self.counts):
-            bad = next((text for text in self.counts if not is_date(text)), None)
-            because = f", as {bad!r} is none" if bad else ""
-            warnings.warn(
-                f"the column {self.name!r} is taken for categories, not for dates{because}; write "
-                "2020-12-31 or 31.12.2020, in every row.",
-                UserWarning,
-                stacklevel=2,
-            )
-
-    def _refuse_numbers(self) -> None:
-        """A column of numbers with some texts in it is a mistake, not fifty categories."""
-        if len(self.counts) <= 10:
-            return
-        rows = sum(self.counts.values())
-        texts = {text: n for text, n in self.counts.items() if not is_number(text)}
-        commas = [text for text in texts if is_number(text.replace(",", ".", 1))]
-        if sum(texts[text] for text in commas) >= 0.5 * rows:
-            raise ValueError(
-                f"the column {self.name!r} holds numbers with decimal commas ({commas[0]!r}); "
-                f"write them with points, or leave the column out with --exclude {self.name}."
-            )
-        if texts and sum(texts.values()) <= 0.5 * rows:
-            telling = sorted(texts, key=lambda text: text.strip().lower() in MISSING)
-            shown = ", ".join(repr(text) for text in telling[:3])
-            raise ValueError(
-                f"the column {self.name!r} holds numbers, but in {sum(texts.values())} rows text "
-                f"({shown}). Mend or empty these cells, or leave the column out with --exclude "
-                f"{self.name}; if its values are categories, say --categorical {self.name}."
-            )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bagwise.tabular.columns import Column
+from bagwise.tabular.columns import Column, Role
 from bagwise.tabular.model import TableModel
 
+SHARED = "one of many values"
 _UNITS = {"numeric": "1", "boolean": "true instead of false", "date": "a day"}
+_VALUES = {"level": "this value or a higher one", "shared": SHARED}
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,8 @@ def effects(model: TableModel) -> list[Effect]:
         labels = labels[1:]
         weights, errors = 2 * weights, 2 * errors  # w[1] - w[0], and w[0] is -w[1]
     listed = []
-    for row, (column, name) in enumerate(_encoded(model)):
-        scale, unit = _unit(column, name)
+    for row, (column, name, role) in enumerate(_encoded(model)):
+        scale, unit = _unit(column, role)
         for c, label in labels:
             w, e = float(weights[row, c]), float(errors[row, c])
             ends = (w, w - t * e, w + t * e)
@@ -77,12 +79,15 @@ def too_few_bags(model: TableModel) -> str:
     return f"There are {bags:,} bags for {coefficients:,} coefficients: the intervals say little."
 
 
-def _encoded(model: TableModel) -> list[tuple[Column, str]]:
-    return [(column, name) for column in model.columns.columns for name in column.encoded_names]
+def _encoded(model: TableModel) -> list[tuple[Column, str, Role]]:
+    columns = model.columns.columns
+    return [(column, name, role) for column in columns for name, role in column.encoded]
 
 
-def _unit(column: Column, name: str) -> tuple[float, str]:
+def _unit(column: Column, role: Role) -> tuple[float, str]:
     """By what an effect is divided to be that of a unit, and what that is."""
-    if column.kind == "category" or name != column.name:
-        return 1.0, "this value"
-    return column.std, _UNITS[column.kind]
+    if role == "value":
+        return column.std, f"{_UNITS[column.kind]}{column.unit}"
+    if role == "log" and column.log:
+        return column.log.std, "1 in the logarithm"
+    return 1.0, _VALUES.get(role, "this value")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,10 @@ from bagwise.tabular.facts import (
 )
 from bagwise.tabular.intervals import intervals_of
 from bagwise.tabular.labels import read_labels
+from bagwise.tabular.learning import Ordered, ordered_of
 from bagwise.tabular.model import TableModel, log_probs_by
 from bagwise.tabular.source import Paths, Source, columns_of
+from bagwise.tabular.tails import with_useful_logs
 from bagwise.tabular.temperature import divide_logits, fit_temperature, tempered
 from bagwise.tabular.tuning import (
     RATES,
@@ -61,6 +64,7 @@ def fit_table(
     features: str | Iterable[str] | None = None,
     exclude: str | Iterable[str] | None = None,
     categorical: str | Iterable[str] | None = None,
+    ordered: str | Iterable[str] | Ordered | None = None,
     classes: str | Iterable[str] | None = None,
     labels_are: NumbersAre = "auto",
     skip_unmatched: bool = False,
@@ -83,12 +87,13 @@ def fit_table(
     fitted to all of them; beyond, a tenth of the bags is held out throughout.
 
     Args:
-        data: see `bagwise.read_bags`, also for the next seven.
+        data: see `bagwise.read_bags`, also for the next eight.
         bag: the bag's columns.
         labels: the label file.
         features: the columns to learn from.
         exclude: columns not to learn from.
         categorical: columns of numbers that are categories.
+        ordered: columns of ordered categories.
         classes: class columns of the label file.
         labels_are: what the numbers in the label file are.
         skip_unmatched: leave out bags that only one of the files has.
@@ -109,9 +114,9 @@ def fit_table(
     _check_model(model)
     options = dict(method_options or {})
     made = new_method(method, engine, options)  # contradictions are named before the work
-    key, categories = columns_of(bag), columns_of(categorical)
+    key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)
     known = read_labels(labels, key, columns_of(classes) or None)
-    source = Source(data, as_text=[*key, *categories])
+    source = Source(data, as_text=[*key, *categories, *levels])
     rows = match_rows(
         source,
         key,
@@ -119,10 +124,12 @@ def fit_table(
         features=columns_of(features),
         exclude=columns_of(exclude),
         categorical=categories,
+        ordered=levels,
         labels_are=labels_are,
         skip_unmatched=skip_unmatched,
         progress=progress,
     )
+    rows = replace(rows, columns=with_useful_logs(source, rows, seed))
     targets = rows.targets
     inputs, _ = encode_rows(source, rows.columns, targets.order, rows.n_rows, progress)
     source.forget()

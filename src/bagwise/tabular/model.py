@@ -15,7 +15,7 @@ from bagwise.estimator import LLPClassifier
 from bagwise.likelihood import Covariance
 from bagwise.storage import model_folder as archive
 from bagwise.tabular.columns import FORMAT as COLUMNS_FORMAT
-from bagwise.tabular.columns import Columns, Inputs
+from bagwise.tabular.columns import OLDEST, Columns, Inputs
 from bagwise.tabular.facts import FitFacts
 from bagwise.tabular.fit_file import FORMAT as FIT_FORMAT
 from bagwise.tabular.fit_file import from_json, to_json
@@ -78,7 +78,7 @@ class TableModel:
         if not path.is_dir():
             raise ValueError(f"there is no folder {path}; give the --out folder of bagwise fit.")
         classifier = LLPClassifier.load(path)
-        of_columns = _read(path / archive.COLUMNS, COLUMNS_FORMAT)
+        of_columns = _read(path / archive.COLUMNS, COLUMNS_FORMAT, OLDEST)
         fit = _read(path / archive.FIT, FIT_FORMAT)
         try:
             columns = Columns.from_json(of_columns)
@@ -94,12 +94,12 @@ class TableModel:
         return cls(classifier, columns, fit, found)
 
 
-def _read(path: Path, version: int) -> dict[str, Any]:
+def _read(path: Path, version: int, oldest: int | None = None) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(
             f"{path.parent} has no {path.name}; it is incomplete, or not from bagwise fit."
         )
-    return archive.read_json(path, version)
+    return archive.read_json(path, version, oldest)
 
 
 def log_probs_by(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bagwise.tabular.written import PLAIN, Written, rewritten
+
 # The words for "there is no value" where a number, a truth value or a date is expected, in any
 # case and with spaces around them. In names (categories, bags, classes) only a blank cell says so:
 # NA may be Namibia.
@@ -20,7 +22,7 @@ MISSING = (
 )
 _TRUE = ("true", "yes", "1", "1.0", "t", "y")
 _FALSE = ("false", "no", "0", "0.0", "f", "n")
-_EXPECTED = {"numeric": "a number", "boolean": "true or false", "date": "a date such as 2024-05-31"}
+_EXPECTED = {"numeric": "a number", "boolean": "true or false", "date": "a date"}
 _DAY_FIRST = r"^(\d{1,2})\.(\d{1,2})\.(\d{4})($|[T ])"
 _WITH_ZONE = r"[T ]\d{2}.*(Z|[+-]\d{2}(:?\d{2})?)$"
 ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError)
@@ -32,11 +34,12 @@ def numbers_of(
     name: str,
     first_row: int = 0,
     infinite: Counter[str] | None = None,
+    written: Written = PLAIN,
 ) -> npt.NDArray[np.float64]:
     """Numbers, booleans (0, 1) or dates (days since 1970) as floats, NaN where there is none.
 
-    Text is parsed; a word of `MISSING` means that there is no value, and so does infinity, which
-    is counted in `infinite`, by name. What cannot be parsed is a ValueError.
+    Text is parsed, as it is `written`; a word of `MISSING` means that there is no value, and so
+    does infinity, which is counted in `infinite`, by name. What cannot be parsed is a ValueError.
 
     >>> numbers_of(pa.array(["1.5", "NA"]), "numeric", "age")
     array([1.5, nan])
@@ -46,12 +49,12 @@ def numbers_of(
     """
     plain = _plain(values)
     try:
-        converted = _convert(plain, kind)
+        converted = _convert(plain, kind, written)
     except ARROW_ERRORS as error:
-        row, value = _first_bad(plain, kind)
+        row, value = _first_bad(plain, kind, written)
         raise ValueError(
             f"the column {name!r} has {value!r} in row {first_row + row + 1}; "
-            f"{_EXPECTED[kind]} is expected."
+            f"{_expected(kind, written)} is expected."
         ) from error
     if kind == "date":
         days = converted.cast(pa.int64()).cast(pa.float64(), safe=False)
@@ -66,10 +69,16 @@ def numbers_of(
     return numbers
 
 
-def _convert(plain: pa.Array, kind: str) -> pa.Array:
+def _expected(kind: str, written: Written) -> str:
+    example = written.style or ("2024-05-31" if kind == "date" else "")
+    unit = f" with {written.unit}" if written.unit else ""
+    return _EXPECTED[kind] + (f" such as {example}" if example else "") + unit
+
+
+def _convert(plain: pa.Array, kind: str, written: Written) -> pa.Array:
     """To float64, bool or timestamp; an Arrow error where a value is not of this kind."""
     if is_text(plain.type):
-        return parsed(plain, kind)
+        return parsed(rewritten(cleaned(plain), written) if written.style else plain, kind)
     if kind == "numeric":
         return plain.cast(pa.float64(), safe=False)
     if kind == "boolean":
@@ -109,21 +118,17 @@ def cleaned(texts: pa.Array) -> pa.Array:
     return pc.if_else(missing, None, trimmed)
 
 
-def is_number(text: str) -> bool:
-    """Whether a text is a number, for `parsed`."""
-    return _is(text, "numeric")
+def is_all(texts: pa.Array, kind: str) -> bool:
+    """Whether all texts are numbers, booleans or dates, or missing, for `parsed`.
 
-
-def is_date(text: str) -> bool:
-    """Whether a text is a date, for `parsed`."""
-    return _is(text, "date")
-
-
-def _is(text: str, kind: str) -> bool:
+    >>> is_all(pa.array(["31.12.2020", "2021-01-01"]), "date")
+    True
+    """
     try:
-        return bool(parsed(pa.array([text]), kind).is_valid()[0].as_py())
+        parsed(texts, kind)
     except ARROW_ERRORS:
         return False
+    return True
 
 
 def _truth(values: pa.Array, true: Sequence[Any], false: Sequence[Any]) -> pa.Array:
@@ -141,6 +146,7 @@ def _dates(texts: pa.Array) -> pa.Array:
     except ARROW_ERRORS:  # each text by itself, so that it does not depend on those beside it
         texts = pc.replace_substring_regex(texts, _DAY_FIRST, r"\3-0\2-0\1\4")
         texts = pc.replace_substring_regex(texts, r"^(\d{4}-)0?(\d{2}-)0?(\d{2})", r"\1\2\3")
+        texts = pc.replace_substring_regex(texts, r"([T ])(\d:)", r"\10\2")
         texts = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
         zoned = pc.match_substring_regex(texts, _WITH_ZONE)
         there = pc.if_else(zoned, texts, None).cast(pa.timestamp("us", "UTC"))
@@ -148,10 +154,10 @@ def _dates(texts: pa.Array) -> pa.Array:
         return pc.coalesce(here, there.cast(pa.timestamp("us")))
 
 
-def _first_bad(plain: pa.Array, kind: str) -> tuple[int, Any]:
+def _first_bad(plain: pa.Array, kind: str, written: Written) -> tuple[int, Any]:
     for row in range(len(plain)):
         try:
-            _convert(plain.slice(row, 1), kind)
+            _convert(plain.slice(row, 1), kind, written)
         except ARROW_ERRORS:
             return row, plain[row].as_py()
     return 0, str(plain.type)
