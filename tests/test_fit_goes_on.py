@@ -6,8 +6,10 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -186,7 +188,10 @@ def test_ctrl_c_says_that_the_same_command_goes_on(
     monkeypatch.setattr(tuning, "_train_fold", stop_at_the_third)
     result = fit(made, tmp_path / "m")
     assert result.exit_code == 130
-    assert result.output == "Stopped. What is done is kept; the same command goes on from there.\n"
+    assert result.output == (
+        f"Stopped. 2 finished parts of the work are kept in {tmp_path / '.m.fitting'}; the same "
+        "command goes on from there.\n"
+    )
     assert os.listdir(tmp_path) == [".m.fitting"]
     assert fit(made, tmp_path / "m").exit_code == 0
     assert len(calls) == FOLDS + 1  # the third once more
@@ -201,8 +206,55 @@ def test_ctrl_c_before_any_work_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tuning, "_train_fold", stop)
-    assert fit(made, tmp_path / "m").exit_code == 130
+    result = fit(made, tmp_path / "m")
+    assert result.exit_code == 130
+    assert result.output == "Stopped. Nothing was finished yet; the same command begins anew.\n"
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for others")
+def test_a_real_ctrl_c_says_what_is_kept_and_how_to_go_on(made: Path, tmp_path: Path) -> None:
+    """The handler is set because a process that runs in the background ignores the signal."""
+    out, home = tmp_path / "m", tmp_path / ".m.fitting"
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{heard}; from bagwise.__main__ import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *arguments(made, out, "--epochs", "300")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    ) as process:
+        try:
+            for _ in range(1200):  # until something is kept
+                if list(home.rglob("*.safetensors")) or process.poll() is not None:
+                    break
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            output, said = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == 130, said
+    assert (output, said.count("\n")) == ("", 1)
+    assert said.startswith("Stopped. ")
+    assert said.endswith(f"kept in {home}; the same command goes on from there.\n")
+    assert os.listdir(tmp_path) == [".m.fitting"]
+
+
+@pytest.mark.parametrize("module", ["bagwise.cli", "bagwise.tabular.fitting"])
+def test_ctrl_c_while_bagwise_is_being_loaded_is_answered(module: str) -> None:
+    program = (
+        "import sys\n"
+        "class Stop:\n"
+        "    def find_spec(self, name, *rest):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Stop())\n"
+        "from bagwise.__main__ import main\n"
+        "sys.argv[1:] = 'fit r.csv --bag b --labels l.csv --out m'.split()\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "Stopped.\n")
 
 
 def stopped_before_saving(
@@ -344,3 +396,31 @@ def test_a_symbolic_link_is_followed(
     TableModel.load(link).save(link)
     assert link.is_symlink()
     assert content(target) == content(made / "whole")
+
+
+def test_links_that_lead_nowhere_good_are_refused_at_once(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for name, target, problem in (
+        ("loop", "loop", "leads to itself"),
+        ("to-a-file", "file", "holds other things"),
+        ("below-a-file", "file/m", "cannot be written"),
+    ):
+        link = tmp_path / name
+        link.symlink_to(tmp_path / target)
+        result = fit(made, link)
+        assert result.exit_code == 2
+        assert problem in result.output
+        assert result.output.count("\n") == 1
+        assert link.is_symlink()
+        link.unlink()
+    assert os.listdir(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_link_into_folders_that_are_not_there_yet_makes_them(made: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "disk" / "new" / "model")
+    assert fit(made, link).exit_code == 0
+    assert link.is_symlink()
+    assert content(tmp_path / "disk" / "new" / "model") == content(made / "whole")
+    assert sorted(path.name for path in tmp_path.rglob(".*")) == []

@@ -118,6 +118,7 @@ def test_fit_says_what_it_did(made: Path) -> None:
         "columns.json",
         "config.json",
         "fit.json",
+        "held_out_bags.csv",
         "model.safetensors",
     ]
 

@@ -15,6 +15,9 @@ def main() -> None:
     except MissingExtraError as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:  # while it is being loaded
+        print("Stopped.", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -20,6 +20,14 @@ from bagwise.registry import load_plugins
 
 class Sections(TyperGroup):
     """Help with a heading for each group of commands, on a terminal and without one."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; where Ctrl-C comes before it has begun its work, say so at least."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            typer.echo("Stopped.", err=True)
+            raise typer.Exit(130) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands in the order in which they were added, below their headings."""
@@ -75,11 +83,11 @@ GOES_ON = "Stopped. What is done is kept; the same command goes on from there."
 
 
 @contextmanager
-def user_errors(stopped: str = "Stopped.") -> Iterator[None]:
+def user_errors(stopped: str | Callable[[], str] = "Stopped.") -> Iterator[None]:
     """A user's mistake is a message and exit code 2, never a traceback; a warning is a note.
 
     Args:
-        stopped: what is said after Ctrl-C.
+        stopped: what is said after Ctrl-C, or a function that says it then.
     """
     try:
         with warnings.catch_warnings(record=True) as noted:
@@ -93,7 +101,7 @@ def user_errors(stopped: str = "Stopped.") -> Iterator[None]:
         typer.echo(f"Error: {harmless(' '.join(str(error).split()))}", err=True)
         raise typer.Exit(2) from error
     except KeyboardInterrupt:
-        typer.echo(stopped, err=True)
+        typer.echo(stopped if isinstance(stopped, str) else stopped(), err=True)
         raise typer.Exit(130) from None  # as the shell has it
 
 

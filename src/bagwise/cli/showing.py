@@ -9,6 +9,7 @@ from rich.table import Table
 
 from bagwise.cli.app import console
 from bagwise.tabular.columns import Surprises
+from bagwise.tabular.differences import log_odds
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.predicting import Written
 from bagwise.tabular.scoring import Scores
@@ -68,6 +69,39 @@ def show_written(written: Written, out: Path) -> None:
             highlight=False,
         )
     console.print(f"{written.rows:,} rows are in {out}", soft_wrap=True)
+
+
+def show_bags_used(written: Written) -> None:
+    """What the bags of the rows were good for."""
+    if written.tau is not None:
+        idle = log_odds(written.tau) < 0.05
+        console.print(
+            "The shares of these bags are what their rows lead to expect; they change next to "
+            "nothing."
+            if idle
+            else "The known shares of bags are taken into account: beyond what rows explain, "
+            f"log-odds vary by {log_odds(written.tau):.2f} between bags.",
+            soft_wrap=True,
+            highlight=False,
+        )
+    if written.of_known_bags is not None:
+        new = written.rows - written.of_known_bags
+        console.print(
+            f"{written.of_known_bags:,} rows are of bags that the model knows, and have their "
+            f"effect; {new:,} are of others, and have the mean over bags.",
+            soft_wrap=True,
+            highlight=False,
+        )
+
+
+def show_label_columns() -> None:
+    """Which of the columns of `label` is for what."""
+    console.print(
+        "`label` has exactly the bags' counts: for totals. `most_probable` is each row's likeliest "
+        "class by itself: right more often, for single rows.",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 def show_doubts(model: TableModel) -> None:

@@ -1,4 +1,4 @@
-"""Commands for tables: fit, predict, label, evaluate."""
+"""The command fit, and the arguments that commands for tables share."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from typing import Annotated
 import typer
 
 from bagwise.cli.app import (
-    GOES_ON,
     TABLES,
-    Force,
     Options,
     app,
     console,
@@ -66,10 +64,6 @@ Skip = Annotated[
     bool,
     typer.Option("--skip-unmatched", help="Leave out bags that only one file has, and say so."),
 ]
-Keep = Annotated[
-    str | None,
-    typer.Option(help="Columns to copy to the output; if not given, all that are no features."),
-]
 
 
 @app.command(rich_help_panel=TABLES)
@@ -117,6 +111,14 @@ def fit(
     epochs: Annotated[
         int | None, typer.Option(help="Passes over the bags; if not given, chosen likewise.")
     ] = None,
+    bag_effects: Annotated[
+        bool,
+        typer.Option(
+            "--bag-effects",
+            help="Give each bag an intercept of its own, where bags differ by more than their rows "
+            "explain (a linear model).",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
 ) -> None:
     """Learn to classify rows from the label counts or proportions of their bags.
@@ -125,13 +127,13 @@ def fit(
     likelihood of held-out bags. A fit that was stopped goes on when the command is given again.
     """
     from bagwise.cli.showing import show_fit
-    from bagwise.storage.model_folder import refuse_other_things
+    from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
     from bagwise.tabular.fitting import fit_table
     from bagwise.tabular.source import spooled
 
-    with user_errors(GOES_ON), spooled(data, sys.stdin.buffer) as files:
-        refuse_other_things(out)
+    with user_errors(lambda: _stopped(out)), spooled(data, sys.stdin.buffer) as files:
         _refuse_closed_folder(out)
+        refuse_other_things(out)
         fitted = fit_table(
             files,
             bag,
@@ -149,110 +151,38 @@ def fit(
             model=model,
             lr=lr,
             epochs=epochs,
+            bag_effects=bag_effects,
             seed=seed,
             command=shlex.join(["bagwise", *sys.argv[1:]]),
             out=out,
             progress=True,
         )
     show_fit(fitted)
-    console.print(f"The model is in {out}; `bagwise report {out}` says more.", soft_wrap=True)
+    console.print(
+        f"The model is in {out}; `bagwise report {out}` says more, and {out / HELD_OUT} has the "
+        "true and predicted counts of every held-out bag.",
+        soft_wrap=True,
+    )
 
 
-@app.command(rich_help_panel=TABLES)
-def predict(
-    model: Model,
-    data: Files,
-    out: Annotated[Path, typer.Option(help="File for the predictions: .parquet, .csv or .tsv.")],
-    keep: Keep = None,
-    force: Force = False,
-) -> None:
-    """Predict the label of each row, and the probability of each class.
+def _stopped(out: Path) -> str:
+    """What is left of a fit after Ctrl-C."""
+    from bagwise.tabular.workspace import kept
 
-    The output has the rows in their order, the columns that are no features, `label`, and `p_...`
-    for each class. The input may be larger than memory. Earlier predictions of such a model are
-    replaced, another file only with --force.
-    """
-    from bagwise.cli.showing import show_doubts, show_written
-    from bagwise.tabular.model import TableModel
-    from bagwise.tabular.predicting import predict_table
-    from bagwise.tabular.source import spooled
-
-    with user_errors(), spooled(data, sys.stdin.buffer) as files:
-        fitted = TableModel.load(model)
-        written = predict_table(fitted, files, out, _names(keep), progress=True, force=force)
-    show_doubts(fitted)
-    show_written(written, out)
-
-
-@app.command(rich_help_panel=TABLES)
-def label(
-    model: Model,
-    data: Files,
-    bag: Bag,
-    labels: Labels,
-    out: Annotated[Path, typer.Option(help="File for the labels: .parquet, .csv or .tsv.")],
-    keep: Keep = None,
-    labels_are: Numbers = LabelsAre.auto,
-    skip_unmatched: Skip = False,
-    force: Force = False,
-) -> None:
-    """Label the rows of bags whose counts are known, so that the labels have exactly these counts.
-
-    `label` is that of the most probable labeling with the bag's counts, `p_...` the probability of
-    each class given the counts. Earlier labels of such a model are replaced, another file only
-    with --force.
-    """
-    from bagwise.cli.showing import show_written
-    from bagwise.tabular.model import TableModel
-    from bagwise.tabular.predicting import label_table
-    from bagwise.tabular.source import columns_of, spooled
-
-    with user_errors(), spooled(data, sys.stdin.buffer) as files:
-        fitted = TableModel.load(model)
-        written = label_table(
-            fitted,
-            files,
-            columns_of(bag),
-            labels,
-            out,
-            keep=_names(keep),
-            labels_are=labels_are.value,
-            skip_unmatched=skip_unmatched,
-            progress=True,
-            force=force,
-        )
-    show_written(written, out)
-
-
-@app.command(rich_help_panel=TABLES)
-def evaluate(
-    model: Model,
-    data: Files,
-    target: Annotated[str, typer.Option(help="Column with the true label.")],
-) -> None:
-    """Compare predictions with true labels: accuracy, AUC, classes, calibration, confusion.
-
-    Beside them stands what one gets without a model. Rows without a label are left out and counted.
-    """
-    from bagwise.cli.showing import show_scores, show_surprises
-    from bagwise.tabular.model import TableModel
-    from bagwise.tabular.scoring import evaluate_table
-    from bagwise.tabular.source import spooled
-
-    with user_errors(), spooled(data, sys.stdin.buffer) as files:
-        scores = evaluate_table(TableModel.load(model), files, target, progress=True)
-    show_scores(scores)
-    show_surprises(scores.surprises)
+    home, done = kept(out)
+    if not done:
+        return "Stopped. Nothing was finished yet; the same command begins anew."
+    what = f"{len(done)} finished parts of the work are" if len(done) > 1 else "What is done is"
+    return f"Stopped. {what} kept in {home}; the same command goes on from there."
 
 
 def _refuse_closed_folder(out: Path) -> None:
-    """Better at once than when the work is done."""
-    parent = next(folder for folder in out.absolute().parents if folder.exists())
+    """Better at once than when the work is done. A symbolic link is followed."""
+    place = Path(os.path.realpath(out))
+    if place.is_symlink():
+        raise ValueError(f"{out} is a symbolic link that leads to itself; choose another folder.")
+    parent = next(folder for folder in place.parents if folder.exists())
+    if not parent.is_dir():
+        raise ValueError(f"{out} cannot be written: {parent} is no folder.")
     if not os.access(parent, os.W_OK):
         raise ValueError(f"{out} cannot be written: Permission denied in {parent}.")
-
-
-def _names(keep: str | None) -> list[str] | None:
-    from bagwise.tabular.source import columns_of
-
-    return None if keep is None else columns_of(keep)

@@ -1,17 +1,20 @@
 """Linear models fitted to bags by maximum likelihood: no learning rate, no epochs, no chance.
 
 `fit_linear` fits one, `choose_ridge` chooses its penalty on held-out bags, `covariance` says how
-sure its coefficients are, `choose_bag_effects` whether bags differ by more than their rows explain.
+sure its coefficients are, `choose_bag_effects` whether bags differ by more than their rows explain,
+`effects_of_shares` what the known shares of a bag say about new rows of it.
 """
 
-from bagwise.likelihood.bag_effects import ChosenBagEffects, choose_bag_effects
+from bagwise.likelihood.bag_effects import ChosenBagEffects, bags_differ, choose_bag_effects
 from bagwise.likelihood.intervals import (
     Covariance,
     bootstrap_bags,
     covariance,
     fit_for_intervals,
 )
+from bagwise.likelihood.known_shares import BagEffects, effects_of_shares
 from bagwise.likelihood.linear import LinearFit, fit_linear, fit_with_variance
+from bagwise.likelihood.mixing import mean_softmax
 from bagwise.likelihood.ridge import (
     ChosenRidge,
     RidgeScore,
@@ -21,6 +24,7 @@ from bagwise.likelihood.ridge import (
 )
 
 __all__ = [
+    "BagEffects",
     "ChosenBagEffects",
     "ChosenRidge",
     "Covariance",
@@ -28,11 +32,14 @@ __all__ = [
     "RidgeScore",
     "bag_folds",
     "bag_log_likelihoods",
+    "bags_differ",
     "bootstrap_bags",
     "choose_bag_effects",
     "choose_ridge",
     "covariance",
+    "effects_of_shares",
     "fit_for_intervals",
     "fit_linear",
     "fit_with_variance",
+    "mean_softmax",
 ]

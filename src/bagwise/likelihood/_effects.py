@@ -14,7 +14,8 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp, ndtri
 from scipy.stats import qmc
 
 from bagwise.bags import Bags, FloatArray, IntArray
@@ -23,6 +24,7 @@ from bagwise.posterior._kernels import inline, kernel, over_bags
 _NEWTON_STEPS = 50
 _CLOSE = 1e-8
 _DRAWS = 64  # in more than two dimensions
+_TAUS = (1e-3, 20.0)  # between which the most likely one is looked for
 
 
 @cache
@@ -68,30 +70,90 @@ def integrate(
         (N, C) the mean of softmax(z + u) given the counts; (B, D) the mean of v given the counts;
         (B,) the mean of its square.
     """
-    nodes, weights = normal_nodes(basis.shape[1])
-    values = np.empty(len(bags))
+    of_bags = np.full(len(bags), tau)
+    counts = bags.counts.astype(np.float64)
+    return integrate_weighted(z, np.ones(len(z)), bags.offsets, counts, basis, of_bags)
+
+
+def integrate_weighted(
+    z: FloatArray,
+    weights: FloatArray,
+    offsets: IntArray,
+    counts: FloatArray,
+    basis: FloatArray,
+    tau: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """`integrate` where a row may stand for several, or for a part of one.
+
+    Args:
+        z: (N, C) logits, sorted by bag.
+        weights: (N,) how many rows of its bag each stands for.
+        offsets: (B + 1,) where bags begin and end.
+        counts: (B, C) of each bag, whose sum is that of its weights; any numbers of 0 or more.
+        basis: (C, D) orthonormal.
+        tau: (B,) the standard deviation in each bag.
+    """
+    nodes, node_weights = normal_nodes(basis.shape[1])
+    B = len(offsets) - 1
+    values = np.empty(B)
     p = np.empty(z.shape)
-    means = np.empty((len(bags), basis.shape[1]))
-    squares = np.empty(len(bags))
+    means = np.empty((B, basis.shape[1]))
+    squares = np.empty(B)
 
     def run(part: IntArray) -> None:
         _integrate(
-            part, z, bags.offsets, bags.counts, basis, tau, nodes, np.log(weights),
+            part, z, weights, offsets, counts, basis, tau, nodes, np.log(node_weights),
             values, p, means, squares,
         )  # fmt: skip
 
-    over_bags(run, np.arange(len(bags)), 10.0 * bags.sizes * bags.n_classes * len(nodes))
+    over_bags(run, np.arange(B), 10.0 * np.diff(offsets) * z.shape[1] * len(nodes))
     return values, p, means, squares
+
+
+def most_likely_tau(
+    z: FloatArray,
+    weights: FloatArray,
+    offsets: IntArray,
+    counts: FloatArray,
+    basis: FloatArray,
+    more: FloatArray,
+) -> tuple[float, float]:
+    """The standard deviation of bag effects under which the counts are most probable, the logits
+    being what they are, and the log-likelihood there less that without effects.
+
+    Args:
+        z: see `integrate_weighted`, also for the next four.
+        weights: of rows.
+        offsets: of bags.
+        counts: of bags.
+        basis: of effects.
+        more: (B,) variance that is there beside that of the effects.
+    """
+
+    def log_likelihood(tau: float) -> float:
+        of_bags = np.sqrt(tau**2 + more)
+        return float(integrate_weighted(z, weights, offsets, counts, basis, of_bags)[0].sum())
+
+    found = minimize_scalar(
+        lambda log_tau: -log_likelihood(np.exp(log_tau)),
+        bounds=np.log(_TAUS),
+        method="bounded",
+        options={"xatol": 0.02},
+    )
+    least = log_likelihood(_TAUS[0]) if more.any() else -float(weights @ logsumexp(z, axis=1))
+    gain = -float(found.fun) - least
+    return (float(np.exp(found.x)), gain) if gain > 0 else (_TAUS[0], 0.0)
 
 
 @kernel
 def _integrate(
     index: IntArray,
     logits: FloatArray,
+    row_weights: FloatArray,
     offsets: IntArray,
-    counts: IntArray,
+    counts: FloatArray,
     basis: FloatArray,
-    tau: float,
+    taus: FloatArray,
     nodes: FloatArray,
     log_weights: FloatArray,
     values: FloatArray,
@@ -103,11 +165,13 @@ def _integrate(
     R = len(nodes)
     for bag in index:
         z = logits[offsets[bag] : offsets[bag + 1]]
-        n = counts[bag].astype(np.float64)
+        w = row_weights[offsets[bag] : offsets[bag + 1]]
+        n = counts[bag]
+        tau = taus[bag]
         p = np.empty(z.shape)
         mode = np.zeros(D)
         factor = np.empty((D, D))
-        _find_mode(z, n, basis, tau, mode, factor, p)
+        _find_mode(z, w, n, basis, tau, mode, factor, p)
         v = np.empty((R, D))
         h = np.empty(R)
         for r in range(R):
@@ -116,7 +180,7 @@ def _integrate(
             for e in range(D):
                 v[r, e] += mode[e]
                 length += nodes[r, e] ** 2
-            h[r] = _log_integrand(z, n, basis, v[r], tau, p) + 0.5 * length + log_weights[r]
+            h[r] = _log_integrand(z, w, n, basis, v[r], tau, p) + 0.5 * length + log_weights[r]
         top = h.max()
         share = np.exp(h - top)
         total = share.sum()
@@ -132,7 +196,7 @@ def _integrate(
         for r in range(R):
             if share[r] < 1e-12:
                 continue
-            _softmax(z, _shift(basis, v[r]), p)
+            _softmax(z, w, _shift(basis, v[r]), p)
             for k in range(len(z)):
                 for c in range(C):
                     found[k, c] += share[r] * p[k, c]
@@ -152,8 +216,8 @@ def _shift(basis: FloatArray, v: FloatArray) -> FloatArray:
 
 
 @inline
-def _softmax(z: FloatArray, u: FloatArray, p: FloatArray) -> float:
-    """Fill p with softmax(z + u); returns the sum over rows of log sum exp."""
+def _softmax(z: FloatArray, w: FloatArray, u: FloatArray, p: FloatArray) -> float:
+    """Fill p with softmax(z + u); returns the sum over rows of log sum exp, weighted by w."""
     K, C = z.shape
     sum_of_logs = 0.0
     for k in range(K):
@@ -166,16 +230,22 @@ def _softmax(z: FloatArray, u: FloatArray, p: FloatArray) -> float:
             total += p[k, c]
         for c in range(C):
             p[k, c] /= total
-        sum_of_logs += top + np.log(total)
+        sum_of_logs += w[k] * (top + np.log(total))
     return sum_of_logs
 
 
 @inline
 def _log_integrand(
-    z: FloatArray, n: FloatArray, basis: FloatArray, v: FloatArray, tau: float, p: FloatArray
+    z: FloatArray,
+    w: FloatArray,
+    n: FloatArray,
+    basis: FloatArray,
+    v: FloatArray,
+    tau: float,
+    p: FloatArray,
 ) -> float:
     u = _shift(basis, v)
-    value = -_softmax(z, u, p)
+    value = -_softmax(z, w, u, p)
     for c in range(len(n)):
         value += n[c] * u[c]
     for e in range(len(v)):
@@ -186,6 +256,7 @@ def _log_integrand(
 @inline
 def _find_mode(
     z: FloatArray,
+    w: FloatArray,
     n: FloatArray,
     basis: FloatArray,
     tau: float,
@@ -201,9 +272,9 @@ def _find_mode(
     slope = np.empty(D)
     step = np.empty(D)
     moved = np.empty(D)
-    value = _log_integrand(z, n, basis, mode, tau, p)
+    value = _log_integrand(z, w, n, basis, mode, tau, p)
     for _ in range(_NEWTON_STEPS):
-        _derivatives(p, n, basis, mode, tau, slope, factor)
+        _derivatives(p, w, n, basis, mode, tau, slope, factor)
         _solve_lower(factor, slope, moved)
         gain = 0.0
         for e in range(D):
@@ -215,7 +286,7 @@ def _find_mode(
         for _ in range(30):
             for e in range(D):
                 moved[e] = mode[e] + size * step[e]
-            new = _log_integrand(z, n, basis, moved, tau, p)
+            new = _log_integrand(z, w, n, basis, moved, tau, p)
             if new >= value:
                 break
             size *= 0.5
@@ -226,6 +297,7 @@ def _find_mode(
 @inline
 def _derivatives(
     p: FloatArray,
+    w: FloatArray,
     n: FloatArray,
     basis: FloatArray,
     v: FloatArray,
@@ -244,10 +316,10 @@ def _derivatives(
             for c in range(C):
                 q[e] += basis[c, e] * p[k, c]
         for c in range(C):
-            columns[c] += p[k, c]
+            columns[c] += w[k] * p[k, c]
         for e in range(D):
             for f in range(e + 1):
-                factor[e, f] -= q[e] * q[f]
+                factor[e, f] -= w[k] * q[e] * q[f]
     for e in range(D):
         slope[e] = -v[e] / tau**2
         for c in range(C):

@@ -6,19 +6,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import chi2
 
 from bagwise.bags import Bags, FloatArray
-from bagwise.likelihood.linear import TOLERANCE, LinearFit, fit_with_variance
-from bagwise.likelihood.objective import checked_features
+from bagwise.likelihood._effects import most_likely_tau
+from bagwise.likelihood.linear import TOLERANCE, LinearFit, fit_with_variance, occurring
+from bagwise.likelihood.objective import checked_features, contrasts
 from bagwise.likelihood.ridge import (
     FOLD_TOLERANCE,
     FOLDS,
     ChosenRidge,
-    bag_folds,
     bag_log_likelihoods,
     choose_ridge,
+    folds_of,
     mean_per_instance,
 )
+
+_ENOUGH, _LEAST_BAGS = 20_000, 20  # instances and bags that are looked at
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,11 @@ class ChosenBagEffects:
         score: log P(S|X) per instance of held-out bags with effects, which are integrated over.
         gain: what that is more than without.
         gain_error: its standard error, over bags.
-        of_bags: (B,) log P(S|X) of each held-out bag with effects.
+        of_bags: (B,) log P(S|X) of each held-out bag with effects; NaN of one that was never held
+            out.
+        held_out_logits: (N, C) of every row for an effect of zero, by the model that did not see
+            its bag, or by the first one, if all saw it.
+        held_out_tau: (B,) the tau of the same models.
     """
 
     tau: float
@@ -42,6 +50,8 @@ class ChosenBagEffects:
     gain: float
     gain_error: float
     of_bags: FloatArray
+    held_out_logits: FloatArray
+    held_out_tau: FloatArray
 
     @property
     def differ(self) -> bool:
@@ -54,7 +64,7 @@ def choose_bag_effects(
     bags: Bags,
     without: ChosenRidge | None = None,
     *,
-    folds: int = FOLDS,
+    folds: int | npt.ArrayLike = FOLDS,
     tolerance: float = TOLERANCE,
     seed: int = 0,
 ) -> ChosenBagEffects:
@@ -87,7 +97,7 @@ def choose_bag_effects(
         bags: sizes and counts, of three bags at least.
         without: what `choose_ridge` found for these bags, with its default folds and seed or those
             given here; it is called if this is not given.
-        folds: in how many parts bags are held out.
+        folds: in how many parts bags are held out, or the part of each, see `choose_ridge`.
         tolerance: of the fits to all bags; in folds it is .03 or this, whichever is larger.
         seed: of the folds.
 
@@ -104,7 +114,7 @@ def choose_bag_effects(
         raise ValueError(
             f"there are {len(bags)} bags; at least three are needed to say how far bags differ."
         )
-    fold_of_bag = bag_folds(bags, folds, seed)
+    fold_of_bag = folds_of(bags, folds, seed)
     if without is None:
         without = choose_ridge(features, bags, folds=folds, tolerance=tolerance, seed=seed)
     elif not np.array_equal(without.folds, fold_of_bag):
@@ -114,19 +124,29 @@ def choose_bag_effects(
     rough = max(tolerance, FOLD_TOLERANCE)
     first = fit_with_variance(features, bags, 1.0, start=without.fit, tolerance=rough)
     again = choose_ridge(
-        features, bags, folds=folds, bag_effects=first.bag_effects, tolerance=tolerance, seed=seed
+        features,
+        bags,
+        folds=fold_of_bag,
+        bag_effects=first.bag_effects,
+        tolerance=tolerance,
     )
     fit = fit_with_variance(features, bags, again.ridge, start=again.fit, tolerance=tolerance)
-    of_bags = np.empty(len(bags))
+    of_bags, tau = np.full(len(bags), np.nan), np.empty(len(bags))
+    logits = np.empty((len(features), bags.n_classes))
     for fold in range(int(fold_of_bag.max()) + 1):
         kept, held_out = (np.flatnonzero(x) for x in (fold_of_bag != fold, fold_of_bag == fold))
         model = fit_with_variance(
-            features[bags.rows(kept)], bags.select(kept), again.ridge, tolerance=rough
+            features[bags.rows(kept)], bags.select(kept), again.ridge, start=fit, tolerance=rough
         )
-        part = bags.select(held_out)
-        of_bags[held_out] = bag_log_likelihoods(model, features[bags.rows(held_out)], part)
-    score, _ = mean_per_instance(of_bags, bags)
-    gain, error = mean_per_instance(of_bags - without.chosen.of_bags, bags)
+        rows = bags.rows(held_out)
+        of_bags[held_out] = bag_log_likelihoods(model, features[rows], bags.select(held_out))
+        if fold == 0:
+            logits, tau[:] = model.logits(features), model.bag_effects
+        logits[rows], tau[held_out] = model.logits(features[rows]), model.bag_effects
+    judged = np.flatnonzero(fold_of_bag >= 0)
+    part = bags.select(judged)
+    score, _ = mean_per_instance(of_bags[judged], part)
+    gain, error = mean_per_instance((of_bags - without.chosen.of_bags)[judged], part)
     return ChosenBagEffects(
         tau=fit.bag_effects,
         fit=fit,
@@ -135,4 +155,42 @@ def choose_bag_effects(
         gain=gain,
         gain_error=error,
         of_bags=of_bags,
+        held_out_logits=logits,
+        held_out_tau=tau,
     )
+
+
+def bags_differ(z: npt.ArrayLike, bags: Bags) -> tuple[float, float]:
+    """Whether bags differ by more than the logits of their rows explain: (tau, p-value).
+
+    tau maximises the likelihood of the bags with effects, the logits being what they are. The
+    p-value is that of the likelihood-ratio test of tau = 0, at the edge of what tau can be: half of
+    that of chi-squared with one degree of freedom. Up to 20,000 instances of bags at random are
+    looked at.
+
+    Args:
+        z: (N, C) logits of a model that was fitted to these bags without effects.
+        bags: sizes and counts.
+
+    >>> counts = np.array([[2, 18], [18, 2]] * 10)
+    >>> tau, p_value = bags_differ(np.zeros((400, 2)), Bags([20] * 20, counts))
+    >>> 1 < tau < 3, p_value < 1e-6
+    (True, True)
+    """
+    logits: FloatArray = np.ascontiguousarray(z, dtype=np.float64)
+    order = np.random.default_rng(0).permutation(len(bags))
+    n = int((np.cumsum(bags.sizes[order]) <= _ENOUGH).sum())
+    some = np.sort(order[: max(n, _LEAST_BAGS)])
+    part, classes = occurring(bags.select(some))
+    if len(classes) == 1:
+        return 0.0, 1.0
+    of_part = logits[bags.rows(some)][:, classes]
+    tau, gain = most_likely_tau(
+        np.ascontiguousarray(of_part),
+        np.ones(len(of_part)),
+        part.offsets,
+        part.counts.astype(np.float64),
+        contrasts(len(classes)),
+        np.zeros(len(part)),
+    )
+    return tau, 0.5 * float(chi2.sf(2 * gain, 1)) if gain > 0 else 1.0

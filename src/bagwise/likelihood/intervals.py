@@ -243,7 +243,7 @@ def bootstrap_bags(
             bag_weights=times,
             tolerance=0.05,
         )
-        yield replace(drawn, effects=None)
+        yield replace(drawn, effects=None, spreads=None)
 
 
 def _sandwich(problem: Problem, theta: FloatArray, tau: float) -> tuple[FloatArray, str]:

@@ -7,17 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp, softmax
+from scipy.special import logsumexp
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import real_number, whole_number
 from bagwise.likelihood._optimise import LOWEST_TAU, Problem, minimise
-from bagwise.likelihood.objective import (
-    BagLikelihood,
-    checked_features,
-    contrasts,
-    effect_nodes,
-)
+from bagwise.likelihood.mixing import mean_softmax
+from bagwise.likelihood.objective import BagLikelihood, checked_features, contrasts
 
 TOLERANCE = 0.01
 MAX_EVALUATIONS = 500
@@ -37,6 +33,8 @@ class LinearFit:
         evaluations: how often the likelihood was computed.
         converged: whether the optimum was reached.
         message: in what way it was, or was not.
+        spreads: (B,) the standard deviation of each bag's own intercept given its counts, in a
+            direction that sums to zero; None without.
     """
 
     weights: FloatArray
@@ -48,6 +46,7 @@ class LinearFit:
     evaluations: int
     converged: bool
     message: str
+    spreads: FloatArray | None = None
 
     def logits(self, X: npt.ArrayLike) -> FloatArray:
         """(N, C) X weights + intercept."""
@@ -58,17 +57,14 @@ class LinearFit:
         """(N, C) class probabilities.
 
         Without bag effects that is softmax(logits); with them, its mean over the effects of new
-        bags, or, where `bag` (N,) gives the number of each row's bag among those of the fit, with
-        the effects of these.
+        bags, or, where `bag` (N,) gives the number of each row's bag among those of the fit, over
+        what is known of the effects of these.
         """
         z = self.logits(X)
-        if bag is not None and self.effects is not None:
-            of_bag: FloatArray = softmax(z + self.effects[np.asarray(bag)], axis=1)
-            return of_bag
-        p = np.zeros(z.shape)
-        for effect, weight in zip(*effect_nodes(self.bag_effects, z.shape[1]), strict=True):
-            p += weight * softmax(z + effect, axis=1)
-        return p
+        if bag is None or self.effects is None or self.spreads is None:
+            none = np.zeros((1, z.shape[1]))
+            return mean_softmax(z, np.zeros(len(z), int), none, np.array([self.bag_effects]))
+        return mean_softmax(z, np.asarray(bag), self.effects, self.spreads)
 
 
 def fit_linear(
@@ -183,10 +179,11 @@ def _fit(
             stacklevel=3,
         )
     coefficients = _all_classes(likelihood, theta, classes, bags.n_classes)
-    effects = None
-    if found.effects is not None:
+    effects = spreads = None
+    if found.effects is not None and found.squares is not None:
         effects = np.zeros((len(bags), bags.n_classes))
         effects[:, classes] = found.effects @ likelihood.basis.T
+        spreads = spread_of(found.effects, found.squares)
     return LinearFit(
         weights=coefficients[:-1],
         intercept=coefficients[-1],
@@ -197,7 +194,15 @@ def _fit(
         evaluations=likelihood.evaluations,
         converged=converged,
         message=message,
+        spreads=spreads,
     )
+
+
+def spread_of(means: FloatArray, squares: FloatArray) -> FloatArray:
+    """(B,) the standard deviation of a coordinate, from means (B, D) and mean squares (B,)."""
+    variances = (squares - (means**2).sum(axis=1)) / means.shape[1]
+    spreads: FloatArray = np.sqrt(np.maximum(variances, 0.0))
+    return spreads
 
 
 def _start(start: LinearFit | None, classes: IntArray, part: Bags, n_features: int) -> FloatArray:
@@ -238,11 +243,14 @@ def occurring(bags: Bags) -> tuple[Bags, IntArray]:
 
 
 def _with_all_effects(fit: LinearFit, used: IntArray, n_bags: int) -> LinearFit:
-    """The same fit with effects of zero for bags that were not used."""
+    """The same fit with the effects of new bags for those that were not used."""
     assert fit.effects is not None
+    assert fit.spreads is not None
     effects = np.zeros((n_bags, fit.effects.shape[1]))
     effects[used] = fit.effects
-    return replace(fit, effects=effects)
+    spreads = np.full(n_bags, fit.bag_effects)
+    spreads[used] = fit.spreads
+    return replace(fit, effects=effects, spreads=spreads)
 
 
 def _checked_weights(bag_weights: npt.ArrayLike | None, bags: Bags) -> FloatArray | None:

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.likelihood._curvature import Scale
-from bagwise.likelihood._effects import integrate, normal_nodes
+from bagwise.likelihood._effects import integrate, integrate_weighted, normal_nodes
 from bagwise.posterior.auto import AUTO_STATES, fill_auto, is_small
 
 
@@ -40,6 +40,27 @@ def effect_nodes(tau: float, n_classes: int) -> tuple[FloatArray, FloatArray]:
         return np.zeros((1, n_classes)), np.ones(1)
     nodes, weights = normal_nodes(n_classes - 1)
     return tau * nodes @ contrasts(n_classes).T, weights
+
+
+def log_likelihoods_with_effects(z: FloatArray, bags: Bags, tau: FloatArray) -> FloatArray:
+    """(B,) log P(S|X) of bags with an effect of their own, integrated over.
+
+    Args:
+        z: (N, C) logits for an effect of zero.
+        bags: sizes and counts.
+        tau: (B,) the standard deviation of the effect.
+
+    >>> bags = Bags([2], [[1, 1]])
+    >>> log_likelihoods_with_effects(np.zeros((2, 2)), bags, np.array([1.])).round(3)
+    array([-1.013])
+    """
+    logits: FloatArray = np.ascontiguousarray(z, dtype=np.float64)
+    found, weights = np.empty(len(bags)), np.empty(logits.shape)
+    fill_auto(logits, bags, found, weights, AUTO_STATES)
+    counts = bags.counts.astype(np.float64)
+    basis = contrasts(bags.n_classes)
+    values, *_ = integrate_weighted(logits, np.ones(len(logits)), bags.offsets, counts, basis, tau)
+    return found + values
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ def choose_ridge(
             "there is only one bag, which cannot be held out; use fit_linear with a ridge of your "
             "own choice, for instance 1."
         )
-    fold_of_bag = bag_folds(bags, folds, seed) if isinstance(folds, int) else _given(folds, bags)
+    fold_of_bag = folds_of(bags, folds, seed)
     search = _Search(features, bags, fold_of_bag, bag_effects, tolerance, watch)
     if len(bags) < 3:
         warnings.warn(
@@ -179,7 +179,10 @@ def choose_ridge(
     )
 
 
-def _given(folds: npt.ArrayLike, bags: Bags) -> IntArray:
+def folds_of(bags: Bags, folds: int | npt.ArrayLike, seed: int) -> IntArray:
+    """(B,) the fold of each bag, from their number or as they are given."""
+    if isinstance(folds, int):
+        return bag_folds(bags, folds, seed)
     fold_of_bag: IntArray = np.asarray(folds, dtype=np.int64)
     numbers = np.unique(fold_of_bag[fold_of_bag >= 0])
     if fold_of_bag.shape != (len(bags),) or not np.array_equal(numbers, np.arange(len(numbers))):

@@ -201,3 +201,62 @@ def _count_probabilities(
             found = _probabilities_up_to(yes, 1.0 - yes, counts[bag, c])
             below[bag, c] = found[:-1].sum()
             at[bag, c] = found[-1]
+
+
+def count_intervals(
+    log_probs: npt.NDArray[np.floating], bags: Bags, level: float = 0.95
+) -> tuple[IntArray, IntArray]:
+    """The ends, (B, C) each, of the central interval of each count under a model alone.
+
+    The low end is the least m with P(N <= m) >= (1 - level) / 2, the high end that with
+    P(N <= m) >= (1 + level) / 2. `log_probs` are as in `count_probabilities`.
+
+    >>> low, high = count_intervals(np.log(np.full((10, 2), 0.5)), Bags([10], [[4, 6]]))
+    >>> low, high
+    (array([[2, 2]]), array([[8, 8]]))
+    """
+    low, high = np.empty_like(bags.counts), np.empty_like(bags.counts)
+
+    def run(part: IntArray) -> None:
+        _count_intervals(part, log_probs, bags.offsets, (1 - level) / 2, low, high)
+
+    over_bags(run, np.arange(len(bags)), 15.0 * bags.sizes**1.5 * bags.n_classes)
+    return low, high
+
+
+@kernel
+def _count_intervals(
+    index: IntArray,
+    log_probs: npt.NDArray[np.floating],
+    offsets: IntArray,
+    tail: float,
+    low: IntArray,
+    high: IntArray,
+) -> None:
+    for bag in index:
+        for c in range(log_probs.shape[1]):
+            log_p = log_probs[offsets[bag] : offsets[bag + 1], c].astype(np.float64)
+            found = np.zeros(len(log_p) + 1)
+            found[0] = 1.0
+            first, last = 0, 0  # counts outside have next to no probability
+            for k in range(len(log_p)):
+                yes = np.exp(log_p[k])
+                last += 1
+                for m in range(last, first, -1):
+                    found[m] = found[m] * (1.0 - yes) + found[m - 1] * yes
+                found[first] *= 1.0 - yes
+                while first < last and found[first] < 1e-15:
+                    found[first] = 0.0
+                    first += 1
+                while last > first and found[last] < 1e-15:
+                    found[last] = 0.0
+                    last -= 1
+            total, below = found[first : last + 1].sum(), 0.0
+            low[bag, c] = -1
+            for m in range(first, last + 1):
+                below += found[m] / total
+                if low[bag, c] < 0 and below >= tail:
+                    low[bag, c] = m
+                high[bag, c] = m
+                if below >= 1.0 - tail:
+                    break

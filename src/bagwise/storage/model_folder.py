@@ -1,7 +1,7 @@
 """A fitted classifier in a folder: config.json and model.safetensors, written in one step.
 
-A model that was fitted to a table has columns.json and fit.json beside them, and a linear one
-intervals.safetensors.
+A model that was fitted to a table has columns.json, fit.json and held_out_bags.csv beside them, a
+linear one intervals.safetensors, and one with bag effects effects.safetensors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,10 @@ TENSORS = "model.safetensors"
 COLUMNS = "columns.json"
 FIT = "fit.json"
 INTERVALS = "intervals.safetensors"
+EFFECTS = "effects.safetensors"
+HELD_OUT = "held_out_bags.csv"
 FORMAT = 1
+_NAMES = {CONFIG, TENSORS, COLUMNS, FIT, INTERVALS, EFFECTS, HELD_OUT}
 
 
 def save(
@@ -53,6 +56,7 @@ def save(
     path: Path,
     beside: Mapping[str, dict[str, Any]] | None = None,
     tensors_beside: Mapping[str, dict[str, torch.Tensor]] | None = None,
+    writers_beside: Mapping[str, Callable[[Path], None]] | None = None,
 ) -> None:
     """Write the classifier to `path`, replacing a classifier that is already there.
 
@@ -61,6 +65,7 @@ def save(
         path: a folder that is not there yet, or holds a model and nothing else.
         beside: further JSON files, by name.
         tensors_beside: further files of tensors, by name.
+        writers_beside: functions that write further files, by name.
     """
     refuse_other_things(path)
     classes = classifier.classes_
@@ -89,6 +94,8 @@ def save(
             write_atomically(new / name, json.dumps(content, indent=1).encode())
         for name, found in (tensors_beside or {}).items():
             save_tensors(new / name, found, {"format": FORMAT})
+        for name, write in (writers_beside or {}).items():
+            write(new / name)
         tensors = classifier.model_.state_dict()
         for name in {"0.mean", "0.std"} & tensors.keys() if classifier.standardize else ():
             tensors[name] = tensors[name].cpu().double()  # single precision on some devices
@@ -141,7 +148,7 @@ def recover(path: Path) -> None:
 
     That happens only where folders cannot be swapped in one step.
     """
-    place = path.resolve()
+    place = Path(os.path.realpath(path))  # also of a link that leads to itself
     if not place.exists() and _aside(place).is_dir():
         _aside(place).rename(place)
 
@@ -152,7 +159,7 @@ def refuse_other_things(path: Path) -> None:
     if not path.exists():
         return
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else {path.name}
-    if path.is_dir() and names <= {CONFIG, TENSORS, COLUMNS, FIT, INTERVALS}:
+    if path.is_dir() and names <= _NAMES:
         if CONFIG in names:
             check_config(path / CONFIG, read_json(path / CONFIG, FORMAT))
         return

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy.typing as npt
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.estimator.targets import BagTargets, NumbersAre, sorted_by_bag
+from bagwise.likelihood.linear import occurring
 from bagwise.tabular.columns import Columns, Inputs, Surprises
 from bagwise.tabular.labels import JOINT, LabelTable, bag_ids, read_labels
 from bagwise.tabular.learning import ColumnLearner, Ordered, ordered_of
@@ -150,6 +152,40 @@ def match_rows(
     return MatchedRows(targets, columns, len(codes), left_out)
 
 
+def without_absent_classes(rows: MatchedRows, source: str) -> MatchedRows:
+    """The same without classes that no row has: nothing can be learnt about them."""
+    targets = rows.targets
+    bags, there = occurring(targets.bags)
+    if len(there) == len(targets.classes):
+        return rows
+    if len(there) == 1:
+        raise ValueError(
+            f"every row is of the class {str(targets.classes[there[0]])!r} by {source}; there is "
+            "nothing to tell apart."
+        )
+    absent = ", ".join(repr(str(name)) for name in np.delete(targets.classes, there))
+    warnings.warn(
+        f"{source} has no row of the class {absent}; it is left out of the model.",
+        UserWarning,
+        stacklevel=3,
+    )
+    return replace(rows, targets=replace(targets, bags=bags, classes=targets.classes[there]))
+
+
+def match_some(
+    source: Source, key: list[str], labels: LabelTable, skip_unmatched: bool, progress: bool = False
+) -> tuple[IntArray, list[str]]:
+    """(N,) the bag of the label file that each row is in, -1 for none, and the bags of the rows
+    that it does not have; those that have no row here do not matter.
+    """
+    source.require(key)
+    with RowProgress("reading", source.rows, progress) as bar:
+        codes, names = _bag_codes(source, key, None, bar)
+    name = str(source.files[0])
+    index, left_out = _match(codes, names, labels, name, skip_unmatched, some=True)
+    return np.where(codes >= 0, index[codes], -1), left_out
+
+
 def encode_rows(
     source: Source, columns: Columns, order: IntArray, n_rows: int, progress: bool = False
 ) -> tuple[Inputs, Surprises]:
@@ -204,17 +240,25 @@ def _bag_codes(
 
 
 def _match(
-    codes: IntArray, names: list[str], labels: LabelTable, data_name: str, skip: bool
+    codes: IntArray,
+    names: list[str],
+    labels: LabelTable,
+    data_name: str,
+    skip: bool,
+    some: bool = False,
 ) -> tuple[IntArray, list[str]]:
-    """The label file's row of each of the table's bags, -1 for none; and what does not match."""
+    """The label file's row of each of the table's bags, -1 for none; and what does not match.
+
+    With `some`, the table may have rows of some of the bags only.
+    """
     rows = {name: b for b, name in enumerate(labels.ids)}
     if not rows.keys() >= set(names) and _all_differ(names) and _all_differ(labels.ids):
-        names_there = {_whole(name): name for name in names}
-        rows = {names_there.get(_whole(name), name): b for name, b in rows.items()}
+        names_there = {plain_name(name): name for name in names}
+        rows = {names_there.get(plain_name(name), name): b for name, b in rows.items()}
     index = np.array([rows.get(name, -1) for name in names], dtype=np.int64)
     without_labels = [name for name, b in zip(names, index, strict=True) if b < 0]
     known = set(index.tolist())
-    without_rows = [name for b, name in enumerate(labels.ids) if b not in known]
+    without_rows = [name for b, name in enumerate(labels.ids) if b not in known and not some]
     nameless = int((codes < 0).sum())
     if not (index >= 0).any():
         raise ValueError(
@@ -238,13 +282,13 @@ def _match(
 
 def _all_differ(names: list[str]) -> bool:
     """Whether no two names are the same number, as 9 and 9.0 are."""
-    return len({_whole(name) for name in names}) == len(names)
+    return len({plain_name(name) for name in names}) == len(names)
 
 
-def _whole(name: str) -> str:
+def plain_name(name: str) -> str:
     """A bag's name as it is where a whole number has not become a decimal one: 9.0 is 9.
 
-    >>> _whole("9.0"), _whole("TX / 7.0"), _whole("v1.0")
+    >>> plain_name("9.0"), plain_name("TX / 7.0"), plain_name("v1.0")
     ('9', 'TX / 7', 'v1.0')
     """
     parts = (re.sub(r"^(-?\d+)\.0+$", r"\1", part) for part in name.split(JOINT))

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bagwise.tabular.differences import IDLE, OFFER, BagsDiffer, log_odds
+
 
 @dataclass(frozen=True)
 class Histogram:
@@ -67,8 +69,8 @@ class DataFacts:
 @dataclass(frozen=True)
 class FitSettings:
     """What was chosen or given: `lr` and `epochs` where the model was trained by gradient descent,
-    `ridge` where it was fitted by maximum likelihood; the model's logits are divided by
-    `temperature`, which its weights contain.
+    `ridge` where it was fitted by maximum likelihood, `bag_effects`, tau, where bags have effects;
+    the model's logits are divided by `temperature`, which its weights contain.
     """
 
     method: str
@@ -79,11 +81,15 @@ class FitSettings:
     seed: int
     ridge: float | None = None
     temperature: float = 1.0
+    bag_effects: float | None = None
 
     def in_words(self) -> str:
         """What was chosen, for people."""
         if self.lr is None:
-            return f"{self.model}, by maximum likelihood with ridge {self.ridge:.3g}"
+            effects = ""
+            if self.bag_effects is not None:
+                effects = f" with bag effects (log-odds vary by {log_odds(self.bag_effects):.2f})"
+            return f"{self.model}{effects}, by maximum likelihood with ridge {self.ridge:.3g}"
         return f"{self.model}, {self.method}, learning rate {self.lr:g}, {self.epochs} epochs"
 
     def temperature_in_words(self) -> str:
@@ -148,7 +154,8 @@ class HeldOutFacts:
         n_bags: that were held out.
         n_instances: in these.
         log_likelihood: mean log P(S|X) per instance.
-        baseline: the same where every instance has the overall shares.
+        baseline: the same where every instance has the overall shares, and where the model has bag
+            effects, with such effects.
         gain_error: standard error over bags of the difference of the two.
         correlation: (C,) of predicted and true proportions; None where they do not vary.
         error: (C,) mean absolute difference of these.
@@ -195,6 +202,7 @@ class FitFacts:
         held_out: how well held-out bags are fitted.
         surprising: bags to look at.
         seconds: that it took.
+        bags_differ: of a linear model without bag effects, whether it should have them.
     """
 
     command: str
@@ -207,6 +215,7 @@ class FitFacts:
     held_out: HeldOutFacts
     surprising: Sequence[SurprisingBag]
     seconds: float
+    bags_differ: BagsDiffer | None = None
 
     def is_doubtful(self) -> bool:
         """Whether what was learnt may be chance, or probabilities are too sure of themselves."""
@@ -226,9 +235,10 @@ class FitFacts:
                 "The model does no better than the overall shares: the features say little about "
                 "the classes, or there are too few bags, or the bags are too much alike."
             )
+        alone = "" if self.settings.bag_effects is None else " and bag effects"
         found += (
             f" Unseen bags have a log-likelihood per row of {held_out.log_likelihood:.4f}, "
-            f"and {held_out.baseline:.4f} with every class's overall share: a difference of "
+            f"and {held_out.baseline:.4f} with every class's overall share{alone}: a difference of "
             f"{gain:+.4f}, with a standard error of {held_out.gain_error:.4f} over bags."
         )
         covered = held_out.coverage.get("95 %", 1.0)
@@ -238,7 +248,16 @@ class FitFacts:
                 "more than their rows explain, so that what holds within a bag need not be what "
                 "holds between bags. Probabilities are too sure of themselves."
             )
-        return found
+        return found + self._about_effects()
+
+    def _about_effects(self) -> str:
+        """What bag effects do here, or might do."""
+        tau, differ = self.settings.bag_effects, self.bags_differ
+        if tau is not None:
+            return IDLE if log_odds(tau) < 0.05 else ""
+        if differ is not None and differ.clearly():
+            return f" {differ.in_words()}{OFFER}"
+        return OFFER if self.is_overconfident() else ""
 
     def calibration(self) -> str:
         """How far predicted shares and intervals can be believed, in a sentence or two."""

@@ -18,6 +18,7 @@ from bagwise.storage.schema import (
     whole,
     wrong,
 )
+from bagwise.tabular.differences import BagsDiffer
 from bagwise.tabular.facts import (
     BagSizes,
     BinOfBags,
@@ -61,6 +62,7 @@ def from_json(content: object) -> FitFacts:
         found,
         data=_made(DataFacts, data, sizes=_made(BagSizes, sizes, histogram=histogram)),
         settings=_made(FitSettings, found["settings"]),
+        bags_differ=_made(BagsDiffer, found["bags_differ"]) if found.get("bags_differ") else None,
         tried=[Tried(*trial) for trial in found["tried"]],
         curve=[
             CurvePoint(point["epoch"], point.get("train"), point.get("held_out"))
@@ -82,7 +84,8 @@ def _made(kind: type[Made], content: dict[str, Any], **nested: object) -> Made:
     A field that an earlier version did not write has its default.
     """
     names = (field.name for field in fields(kind))  # type: ignore[arg-type]  # a dataclass
-    return kind(**{name: nested.get(name, content[name]) for name in names if name in content})
+    known = content | nested
+    return kind(**{name: known[name] for name in names if name in known})
 
 
 def _checked(content: Any) -> dict[str, Any]:
@@ -137,7 +140,7 @@ def _schema(C: int) -> Check:
         "seed": whole(),
         "ridge": maybe(number(0)),
     }
-    since = {"temperature": number(0, 100, within=True)}
+    since = {"temperature": number(0, 100, within=True), "bag_effects": maybe(number(0))}
     held_out = {
         "n_bags": whole(1),
         "n_instances": whole(1),
@@ -171,7 +174,8 @@ def _schema(C: int) -> Check:
             "curve": list_of(record({"epoch": number(0)}, others=number())),
             "held_out": _with(held_out),
             "surprising": list_of(_with(surprising)),
-        }
+        },
+        {"bags_differ": maybe(_with({"tau": number(0), "p_value": share}))},
     )
 
 

@@ -22,8 +22,13 @@ from bagwise.estimator.defaults import searched
 from bagwise.estimator.parameters import new_method
 from bagwise.estimator.targets import NumbersAre
 from bagwise.tabular import linear
-from bagwise.tabular.assessment import assess, surprising_bags
-from bagwise.tabular.bag_table import MatchedRows, encode_rows, match_rows
+from bagwise.tabular.assessment import assess, held_out_table, surprising_bags
+from bagwise.tabular.bag_table import (
+    MatchedRows,
+    encode_rows,
+    match_rows,
+    without_absent_classes,
+)
 from bagwise.tabular.facts import (
     BagSizes,
     CurvePoint,
@@ -74,6 +79,7 @@ def fit_table(
     model: str = "auto",
     lr: float | None = None,
     epochs: int | None = None,
+    bag_effects: bool = False,
     seed: int = 0,
     command: str = "",
     out: Path | None = None,
@@ -103,6 +109,8 @@ def fit_table(
         model: "linear", "mlp", or "auto", the better one.
         lr: learning rate.
         epochs: passes over the bags.
+        bag_effects: fit a linear model with an intercept of each bag, whose variance is fitted too,
+            see `bagwise.likelihood.choose_bag_effects`.
         seed: of everything random.
         command: how this was called, for the report.
         out: where the model is saved. Beside it, a hidden folder keeps all work that is done until
@@ -129,6 +137,7 @@ def fit_table(
         skip_unmatched=skip_unmatched,
         progress=progress,
     )
+    rows = without_absent_classes(rows, known.source)
     rows = replace(rows, columns=with_useful_logs(source, rows, seed))
     targets = rows.targets
     inputs, _ = encode_rows(source, rows.columns, targets.order, rows.n_rows, progress)
@@ -151,22 +160,27 @@ def fit_table(
         and (engine, options, lr, epochs) == ("auto", {}, None, None)
         and linear.fits(training)
     )
+    if bag_effects:
+        linear.check_bag_effects(training, model, by_likelihood)
     identity = {
         "versions": [bagwise.__version__, torch.__version__],
-        "model": [model, lr, by_likelihood],
+        "model": [model, lr, by_likelihood, bag_effects],
         "settings": [method, engine, options, epochs, seed],
         "data": training.fingerprint(),
     }
     with Workspace(out, identity) as work:
         search = Search(base, training, names, splits, work, epochs, progress)
         trials: list[Trial] = []
-        for name in RATES if model == "auto" else (model,):
+        if bag_effects:
+            with WorkProgress("linear model with bag effects", "", 1, progress):
+                trials = linear.effect_trials(training, splits, work)
+        for name in () if bag_effects else RATES if model == "auto" else (model,):
             if name == "linear" and by_likelihood:
                 trials += linear.linear_trials(training, splits, work, progress)
             else:
                 rival = trials[0] if trials else None
                 trials += search.trials(name, RATES[name] if lr is None else (lr,), rival)
-        trials = choose(trials, targets.bags)
+        trials = trials if bag_effects else choose(trials, targets.bags)
         chosen = trials[0]
         assert chosen.log_probs is not None
         log_probs, held_out = chosen.log_probs, np.arange(len(targets.bags))
@@ -186,9 +200,11 @@ def fit_table(
         if not cross_validated:
             held_out = splits[0][1]
         shares = _shares_of_training(targets.bags, held_out, cross_validated)
-        part = targets.bags.select(held_out)
+        part, ids = targets.bags.select(held_out), targets.ids[held_out]
+        tau = None if chosen.tau is None else chosen.tau[held_out]
         rows_held_out = torch.from_numpy(targets.bags.rows(held_out))
-        temperature = fit_temperature(log_probs[rows_held_out], part)
+        # With bag effects probabilities are means over these, and need no temperature.
+        temperature = 1.0 if bag_effects else fit_temperature(log_probs[rows_held_out], part)
         log_probs = tempered(log_probs, temperature)
         divide_logits(classifier.model_, temperature)
         facts = FitFacts(
@@ -202,23 +218,29 @@ def fit_table(
                 lr=chosen.lr,
                 epochs=None if chosen.lr is None else classifier.best_epoch_,
                 ridge=chosen.ridge,
+                bag_effects=linear.tau_of(chosen),
                 seed=seed,
                 temperature=temperature,
             ),
             tried=[Tried(t.model, t.setting, t.bag_loss) for t in trials],
             folds=len(splits),
             curve=_curve(classifier, chosen, cross_validated),
-            held_out=assess(log_probs[rows_held_out], part, targets.ids[held_out], shares),
-            surprising=surprising_bags(log_probs, targets.bags, targets.ids),
+            held_out=assess(log_probs[rows_held_out], part, ids, shares, tau),
+            surprising=surprising_bags(log_probs, targets.bags, targets.ids, chosen.tau),
             seconds=round(time.perf_counter() - started, 1),
+            bags_differ=linear.differences(chosen, training),
         )
+        table = held_out_table(log_probs[rows_held_out], part, ids, names.tolist(), tau)
         found: Tensors = {}
         if chosen.weights is not None and chosen.ridge is not None:
-            of_model, ridge = chosen.weights, chosen.ridge
+            of_model, ridge, spread = chosen.weights, chosen.ridge, linear.tau_of(chosen) or 0.0
             with WorkProgress("intervals", "", 1, progress), warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
-                found = work.once("intervals", lambda: intervals_of(training, of_model, ridge))
-        fitted = TableModel(classifier, rows.columns, facts, found)
+                found = work.once(
+                    "intervals", lambda: intervals_of(training, of_model, ridge, spread)
+                )
+        known_bags = linear.known_bags(chosen, key, targets.ids)
+        fitted = TableModel(classifier, rows.columns, facts, found, known_bags, table.encode())
         work.publish(fitted.save)
     return fitted
 

@@ -17,7 +17,7 @@ from bagwise.storage.schema import whole
 from bagwise.tabular.workspace import Tensors
 
 
-def intervals_of(data: BagData, weights: Tensors, ridge: float) -> Tensors:
+def intervals_of(data: BagData, weights: Tensors, ridge: float, tau: float = 0.0) -> Tensors:
     """The fit that intervals are made of, and its covariance clustered by bag; empty where there
     are too many coefficients.
 
@@ -25,12 +25,13 @@ def intervals_of(data: BagData, weights: Tensors, ridge: float) -> Tensors:
         data: all bags.
         weights: of the model, `weight` (C, d) and `bias` (C,).
         ridge: with which it was fitted.
+        tau: standard deviation of bag effects.
     """
     C, d = weights["weight"].shape
     if (d + 1) * (C - 1) > MAX_PARAMETERS:
         return {}
     X = data.inputs.double().numpy()
-    start = fit_of(weights["weight"].numpy().T, weights["bias"].numpy(), ridge)
+    start = fit_of(weights["weight"].numpy().T, weights["bias"].numpy(), ridge, tau)
     found = covariance(X, data.bags, fit_for_intervals(X, data.bags, start))
     basis = contrasts(C)
     small = np.einsum("ce,icjd,df->iejf", basis, found.matrix, basis, optimize=True)
@@ -69,23 +70,25 @@ def read_intervals(path: Path, n_features: int, n_classes: int) -> Tensors:
     return tensors
 
 
-def covariance_of(tensors: Tensors) -> Covariance:
-    """The covariance that `intervals_of` found."""
+def covariance_of(tensors: Tensors, tau: float = 0.0) -> Covariance:
+    """The covariance that `intervals_of` found, with bag effects of standard deviation tau."""
     basis = contrasts(len(tensors["intercept"]))
     small = tensors["covariance"].numpy()
     matrix = np.einsum("ce,iejf,df->icjd", basis, small, basis, optimize=True)
-    fit = fit_of(tensors["weights"].numpy(), tensors["intercept"].numpy())
+    fit = fit_of(tensors["weights"].numpy(), tensors["intercept"].numpy(), tau=tau)
     absent = tensors["absent"].numpy().astype(bool)
     return Covariance(fit, matrix, int(tensors["n_bags"]), "", absent)
 
 
-def fit_of(weights: FloatArray, intercept: FloatArray, ridge: float = 0.0) -> LinearFit:
-    """A fit of which only the coefficients and the ridge are known."""
+def fit_of(
+    weights: FloatArray, intercept: FloatArray, ridge: float = 0.0, tau: float = 0.0
+) -> LinearFit:
+    """A fit of which only the coefficients, the ridge and tau are known."""
     return LinearFit(
         weights=weights,
         intercept=intercept,
         ridge=ridge,
-        bag_effects=0.0,
+        bag_effects=tau,
         effects=None,
         log_likelihood=0.0,
         evaluations=0,

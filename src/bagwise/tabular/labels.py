@@ -247,8 +247,13 @@ def _long(
 
 
 def _of_known(labels: LabelTable, known: Sequence[str], may_lack: bool) -> LabelTable:
-    """The same numbers under exactly the known classes, 0 for one that is lacking."""
-    if unknown := [label for label in labels.classes if label not in known]:
+    """The same numbers under exactly the known classes, 0 for one that is lacking; others may be
+    there if they are 0 in all bags.
+    """
+    there = (labels.numbers != 0).any(axis=0)
+    if unknown := [
+        x for x, some in zip(labels.classes, there, strict=True) if some and x not in known
+    ]:
         raise ValueError(
             f"{labels.source} has the class {unknown[0]!r}, which the model does not know; "
             f"it knows {', '.join(known)}."
@@ -260,7 +265,8 @@ def _of_known(labels: LabelTable, known: Sequence[str], may_lack: bool) -> Label
             f"{', '.join(known)}."
         )
     numbers = np.zeros((len(labels.ids), len(known)))
-    numbers[:, [known.index(label) for label in labels.classes]] = labels.numbers
+    used = [c for c, label in enumerate(labels.classes) if label in known]
+    numbers[:, [known.index(labels.classes[c]) for c in used]] = labels.numbers[:, used]
     return LabelTable(labels.ids, list(known), numbers, labels.files)
 
 

@@ -5,20 +5,32 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
 from bagwise.bags import IntArray
 from bagwise.data import BagData
-from bagwise.likelihood import choose_ridge
+from bagwise.likelihood import (
+    BagEffects,
+    ChosenRidge,
+    LinearFit,
+    bags_differ,
+    choose_bag_effects,
+    choose_ridge,
+)
 from bagwise.networks import make_model
+from bagwise.tabular.differences import BagsDiffer
+from bagwise.tabular.known_bags import KnownBags
 from bagwise.tabular.tuning import Split, Trial
 from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training.progress import WorkProgress
 
 MOST_NUMBERS = 20_000_000  # rows times columns, in double precision, more than once
+_OWN = "own."  # before the names of what is known of the model with bag effects
 
 
 def fits(data: BagData) -> bool:
@@ -34,11 +46,86 @@ def linear_trials(
     One split is enough for a large table; its model does not see the bags that are held out, and
     the final one is fitted to all.
     """
+    with WorkProgress("linear model", "fits", 1, progress) as bar:
+        found = work.once("linear", partial(_fitted, data, _folds(data, splits), bar))
+    return _trials_of(found)
+
+
+def effect_trials(data: BagData, splits: Sequence[Split], work: Workspace) -> list[Trial]:
+    """The linear model with an effect of each bag, and those without it, for comparison."""
+    found = work.once("bag-effects", partial(_fitted_with_effects, data, _folds(data, splits)))
+    own = {name.removeprefix(_OWN): x for name, x in found.items() if name.startswith(_OWN)}
+    ridge = float(own["ridge"])
+    trial = Trial(
+        model="linear",
+        setting=f"bag effects, ridge {ridge:.3g}",
+        bag_loss=-float(own["score"]),
+        of_bags=own["of_bags"].numpy(),
+        log_probs=own["log_probs"],
+        ridge=ridge,
+        weights=own,
+        tau=own["held_out_tau"].numpy(),
+    )
+    return [trial, *_trials_of(found)]
+
+
+def check_bag_effects(data: BagData, model: str, by_likelihood: bool) -> None:
+    """Say why there can be no bag effects, and what to do."""
+    if model == "mlp":
+        raise ValueError(
+            "bag effects are those of a linear model; leave --model mlp or --bag-effects out."
+        )
+    if not fits(data):
+        raise ValueError(
+            f"the table has {len(data):,} rows of {data.shape[0]:,} features, too many for bag "
+            f"effects, which take up to {MOST_NUMBERS:,} cells; use fewer columns "
+            "(--features, --exclude) or a part of the bags, or leave --bag-effects out."
+        )
+    if not by_likelihood:
+        raise ValueError(
+            "bag effects are fitted by maximum likelihood; leave --method, --engine, --set, --lr "
+            "and --epochs out, or --bag-effects."
+        )
+    if len(data.bags) < 3:
+        raise ValueError(
+            f"there are only {len(data.bags)} bags; at least three are needed to say how far bags "
+            "differ. Leave --bag-effects out."
+        )
+
+
+def tau_of(chosen: Trial) -> float | None:
+    """The standard deviation of bag effects, where the model has such."""
+    if chosen.tau is None or chosen.weights is None:
+        return None
+    return float(chosen.weights["tau"])
+
+
+def known_bags(chosen: Trial, key: list[str], ids: npt.NDArray[Any]) -> KnownBags | None:
+    """The bags with their effects, where the model has such."""
+    tau = tau_of(chosen)
+    if tau is None or chosen.weights is None:
+        return None
+    means, spreads = (chosen.weights[name].numpy() for name in ("effects", "spreads"))
+    return KnownBags(tuple(key), tuple(ids.tolist()), BagEffects(tau, means, spreads))
+
+
+def differences(chosen: Trial, data: BagData) -> BagsDiffer | None:
+    """Whether a linear model by maximum likelihood should have bag effects; None of others."""
+    if chosen.weights is None or chosen.tau is not None:
+        return None
+    W, b = (chosen.weights[name].numpy() for name in ("weight", "bias"))
+    return BagsDiffer(*bags_differ(data.inputs.double().numpy() @ W.T + b, data.bags))
+
+
+def _folds(data: BagData, splits: Sequence[Split]) -> IntArray:
+    """(B,) the split in which each bag is held out, -1 if in none."""
     folds = np.full(len(data.bags), -1)
     for number, (_, held_out) in enumerate(splits):
         folds[held_out] = number
-    with WorkProgress("linear model", "fits", 1, progress) as bar:
-        found = work.once("linear", partial(_fitted, data, folds, bar))
+    return folds
+
+
+def _trials_of(found: Tensors) -> list[Trial]:
     chosen = int(found["chosen"])
     trials = [
         Trial(
@@ -63,6 +150,30 @@ def _fitted(data: BagData, folds: IntArray, bar: WorkProgress) -> Tensors:
         # A fit that ends before its optimum is judged by held-out bags like any other.
         warnings.simplefilter("ignore", RuntimeWarning)
         found = choose_ridge(X, data.bags, folds=folds, watch=bar.at)
+    return _tensors(found, len(X))
+
+
+def _fitted_with_effects(data: BagData, folds: IntArray) -> Tensors:
+    X = data.inputs.double().numpy()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = choose_bag_effects(X, data.bags, folds=folds)
+    assert found.fit.effects is not None
+    assert found.fit.spreads is not None
+    own = _model(found.fit, len(X)) | {
+        "ridge": torch.tensor(found.fit.ridge, dtype=torch.float64),
+        "tau": torch.tensor(found.tau, dtype=torch.float64),
+        "effects": torch.from_numpy(found.fit.effects),
+        "spreads": torch.from_numpy(found.fit.spreads),
+        "score": torch.tensor(found.score, dtype=torch.float64),
+        "of_bags": torch.from_numpy(found.of_bags),
+        "log_probs": torch.from_numpy(found.held_out_logits).log_softmax(-1).float(),
+        "held_out_tau": torch.from_numpy(found.held_out_tau),
+    }
+    return _tensors(found.without, len(X)) | {f"{_OWN}{name}": x for name, x in own.items()}
+
+
+def _tensors(found: ChosenRidge, n_rows: int) -> Tensors:
     path = [score.ridge for score in found.path]
     log_probs = torch.from_numpy(found.held_out_logits).log_softmax(-1)
     return {
@@ -71,9 +182,15 @@ def _fitted(data: BagData, folds: IntArray, bar: WorkProgress) -> Tensors:
         "of_bags": torch.from_numpy(np.stack([score.of_bags for score in found.path])),
         "chosen": torch.tensor(path.index(found.ridge)),
         "log_probs": log_probs.float(),
-        "weight": torch.from_numpy(found.fit.weights.T.copy()),
-        "bias": torch.from_numpy(found.fit.intercept),
-        "train_loss": torch.tensor(-found.fit.log_likelihood / len(X), dtype=torch.float64),
+        **_model(found.fit, n_rows),
+    }
+
+
+def _model(fit: LinearFit, n_rows: int) -> Tensors:
+    return {
+        "weight": torch.from_numpy(fit.weights.T.copy()),
+        "bias": torch.from_numpy(fit.intercept),
+        "train_loss": torch.tensor(-fit.log_likelihood / n_rows, dtype=torch.float64),
     }
 
 

@@ -9,24 +9,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import torch
 
-from bagwise.bags import FloatArray
+from bagwise.bags import FloatArray, IntArray
 from bagwise.estimator.targets import NumbersAre
+from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.storage.files import new_beside, refuse_foreign, remove_leftovers
-from bagwise.tabular.bag_table import encode_rows, match_rows, places
+from bagwise.tabular.bag_table import encode_rows, match_rows, match_some, places
 from bagwise.tabular.columns import Surprises
-from bagwise.tabular.labels import read_labels
+from bagwise.tabular.known_shares import shares_of
+from bagwise.tabular.labels import bag_ids, read_labels
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.source import Paths, Source
 from bagwise.training.progress import RowProgress
 
-LABEL = "label"
+LABEL, MOST_PROBABLE = "label", "most_probable"
 _KINDS = (".parquet", ".pq", ".csv", ".tsv")
 _CHUNK = 200_000  # instances of bags that are labelled at a time
 
@@ -39,12 +40,16 @@ class Written(NamedTuple):
         surprises: what they had that the training rows had not.
         rows_left_out: rows of the input that are not in the output.
         bags_left_out: names of the bags that only one of the two files has.
+        of_known_bags: rows of bags whose effect the model knows; None for a model without effects.
+        tau: with known shares, how far bags differ by more than their rows explain.
     """
 
     rows: int
     surprises: Surprises
     rows_left_out: int = 0
     bags_left_out: Sequence[str] = ()
+    of_known_bags: int | None = None
+    tau: float | None = None
 
 
 def predict_table(
@@ -54,39 +59,104 @@ def predict_table(
     keep: Sequence[str] | None = None,
     progress: bool = False,
     force: bool = False,
+    *,
+    key: Sequence[str] = (),
+    labels: Paths | None = None,
+    labels_are: NumbersAre = "auto",
+    skip_unmatched: bool = False,
 ) -> Written:
     """Write each row's most probable class and the probability of every class.
 
-    Rows keep their order. The file appears when it is complete; memory holds one batch.
+    Rows keep their order. The file appears when it is complete; memory holds one batch, with
+    `labels` the log-probabilities of all rows.
 
     Args:
-        model: a fitted one.
+        model: a fitted one. One with bag effects uses those of its bags, where the table says which
+            bag a row is in.
         data: rows with the model's feature columns.
         out: a file that ends in .parquet, .csv or .tsv.
         keep: columns to copy; those that are not features if not given.
         progress: show a bar, on a terminal.
         force: replace a file also if it does not end in the columns of such predictions; an input
             is never replaced.
+        key: the bag's columns; of a model with bag effects, if not given, those it was fitted with.
+        labels: a file with the known counts or shares of the bags, which tell what to expect of
+            rows of these, see `bagwise.likelihood.effects_of_shares`.
+        labels_are: what its numbers are.
+        skip_unmatched: leave out rows of bags that it does not have.
     """
     source = Source(data, typed=False)
-    _check_out(out, source.files, model.classes, force)
-    source.require(model.columns.names)
+    known = None
+    if labels is not None:
+        if not key:
+            raise ValueError("--labels says what is known of bags; say with --bag which they are.")
+        known = read_labels(labels, list(key), known=model.classes)
+    _check_out(out, [*source.files, *(known.files if known else [])], model.classes, force)
+    source.require([*key, *model.columns.names])
     kept = _kept(source, model, keep)
+    if known is not None:
+        shares = shares_of(known, labels_are)
+        place, left_out = match_some(source, list(key), known, skip_unmatched, progress)
+        return _predict_by_shares(model, source, kept, out, place, shares, left_out, progress)
+    names = model.bag_columns(source.schema.names, key)
     surprises = Surprises()
-    row = 0
+    row = of_known = 0
     with (
         RowProgress("predicting", source.rows, progress) as bar,
-        _writer(out, source, kept, model.classes) as write,
+        _writer(out, source, kept, _added(model.classes)) as write,
     ):
-        for batch in source.batches(list(dict.fromkeys([*kept, *model.columns.names]))):
-            log_probs = model.log_probs(model.columns.encode(batch, row, surprises))
-            probabilities = log_probs.exp().numpy().astype(np.float64)
-            write(batch.select(kept), log_probs.argmax(-1).numpy(), probabilities)
+        for batch in source.batches(list(dict.fromkeys([*kept, *names, *model.columns.names]))):
+            bags = bag_ids(batch, names) if names else None
+            log_probs = model.predict(model.columns.encode(batch, row, surprises), bags)
+            best = log_probs.argmax(-1).numpy()
+            write(batch.select(kept), [model.named(best)], log_probs.exp().numpy())
+            if model.known_bags is not None and bags is not None:
+                of_known += model.known_bags.count(bags)
             row += batch.num_rows
             bar.advance(batch.num_rows)
         if not row:
             raise ValueError(f"{source.files[0]} has no rows.")
-    return Written(row, surprises)
+    return Written(row, surprises, of_known_bags=of_known if model.known_bags else None)
+
+
+def _predict_by_shares(
+    model: TableModel,
+    source: Source,
+    kept: list[str],
+    out: Path,
+    place: IntArray,
+    known: tuple[FloatArray, FloatArray],
+    left_out: list[str],
+    progress: bool,
+) -> Written:
+    """Predictions for rows of bags whose shares are known; `place` (N,) says which, -1 of none."""
+    surprises = Surprises()
+    z = np.empty((len(place), len(model.classes)), dtype=np.float32)
+    row = 0
+    with RowProgress("predicting", len(place), progress) as bar:
+        for batch in source.batches(model.columns.names):
+            inputs = model.columns.encode(batch, row, surprises)
+            z[row : row + batch.num_rows] = model.log_probs(inputs).numpy()
+            row += batch.num_rows
+            bar.advance(batch.num_rows)
+    rows = np.flatnonzero(place >= 0)
+    rows = rows[np.argsort(place[rows], kind="stable")]
+    bags, sizes = np.unique(place[rows], return_counts=True)
+    shares, totals = (numbers[bags] for numbers in known)
+    tau = model.known_bags.effects.tau if model.known_bags else None
+    found = effects_of_shares(z[rows].astype(np.float64), sizes, shares, totals, tau)
+    with _writer(out, source, kept, _added(model.classes)) as write:
+        row = 0
+        for batch in source.batches(kept or model.columns.names[:1]):
+            own = place[row : row + batch.num_rows]
+            there = own >= 0
+            which = np.searchsorted(bags, own[there])
+            logits = z[row : row + batch.num_rows][there].astype(np.float64)
+            p = mean_softmax(logits, which, found.means, found.spreads)
+            copied = batch.select(kept).filter(pa.array(there)) if kept else None
+            write(copied, [model.named(p.argmax(-1))], p)
+            row += batch.num_rows
+    return Written(len(rows), surprises, len(place) - len(rows), left_out, tau=found.tau)
 
 
 def label_table(
@@ -104,15 +174,17 @@ def label_table(
 ) -> Written:
     """Write the labels of rows whose bags' counts are known, these taken into account.
 
-    The label of a row is that of the most probable labeling with exactly its bag's counts; the
-    probabilities are those of the row's label given the counts. Rows of bags that are left out
-    (`skip_unmatched`) are left out.
+    The probabilities are those of a row's label given its bag's counts, and `most_probable` is the
+    class that has the largest; `label` is that of the most probable labeling of the whole bag with
+    exactly these counts. The former is right more often, the latter has the right totals. Rows of
+    bags that are left out (`skip_unmatched`) are left out. The own effect of a bag does not matter
+    here: given the counts, the labels do not depend on it.
     """
     source = Source(data, typed=False)
     known = read_labels(labels, key, known=model.classes)
     _check_out(out, [*source.files, *known.files], model.classes, force)
     source.require([*key, *model.columns.names])
-    kept = _kept(source, model, keep)
+    kept = _kept(source, model, keep, MOST_PROBABLE)
     rows_found = match_rows(
         source,
         key,
@@ -136,25 +208,27 @@ def label_table(
             bar.advance(len(rows))
     place = places(order, n_rows)
     row = 0
-    with _writer(out, source, kept, model.classes) as write:
+    added = [MOST_PROBABLE, *_added(model.classes)]
+    with _writer(out, source, kept, added) as write:
         for batch in source.batches(kept or key):
             own = place[row : row + batch.num_rows]
             there = own >= 0
             copied = batch.select(kept).filter(pa.array(there)) if kept else None
             own = own[there]
-            write(copied, best[own], posterior[own].astype(np.float64))
+            p = posterior[own].astype(np.float64)
+            write(copied, [model.named(p.argmax(-1)), model.named(best[own])], p)
             row += batch.num_rows
     return Written(len(log_probs), surprises, n_rows - len(order), rows_found.left_out)
 
 
-def _kept(source: Source, model: TableModel, keep: Sequence[str] | None) -> list[str]:
+def _kept(source: Source, model: TableModel, keep: Sequence[str] | None, *more: str) -> list[str]:
     """The columns to copy, checked against those that are added."""
     if keep is None:
         kept = [name for name in source.schema.names if name not in model.columns.names]
     else:
         source.require(keep)
         kept = list(keep)
-    if clash := [name for name in kept if name in _added(model.classes)]:
+    if clash := [name for name in kept if name in (*more, *_added(model.classes))]:
         raise ValueError(
             f"the input has a column {clash[0]!r}, and so will the output; "
             "rename it, or choose the columns to copy with --keep."
@@ -191,13 +265,18 @@ def _as(fields: list[pa.Field], batch: pa.RecordBatch) -> list[pa.Array]:
 
 
 @contextmanager
-def _writer(out: Path, source: Source, kept: list[str], classes: Sequence[str]) -> Iterator[Any]:
-    """A function that writes rows; the file is there when the block ends without an error."""
+def _writer(out: Path, source: Source, kept: list[str], added: Sequence[str]) -> Iterator[Any]:
+    """A function that writes rows; the file is there when the block ends without an error.
+
+    It takes the columns that are copied, those of names, of which `label` is the last, and the
+    probabilities.
+    """
     kind = out.suffix.lower()
     types = [source.schema.field(name) for name in kept]
+    names = added.index(LABEL) + 1
     schema = pa.schema(
-        [*types, pa.field(LABEL, pa.string())]
-        + [pa.field(name, pa.float64()) for name in _added(classes)[1:]]
+        [*types, *(pa.field(name, pa.string()) for name in added[:names])]
+        + [pa.field(name, pa.float64()) for name in added[names:]]
     )
     if kind in (".csv", ".tsv"):
         for field in types:
@@ -212,13 +291,12 @@ def _writer(out: Path, source: Source, kept: list[str], classes: Sequence[str]) 
         else:
             options = pcsv.WriteOptions(delimiter="\t" if kind == ".tsv" else ",")
             writer = pcsv.CSVWriter(temporary, schema, write_options=options)
-        labels = pa.array(classes, pa.string())
 
         def write(
-            copied: pa.RecordBatch | None, best: npt.NDArray[Any], probabilities: FloatArray
+            copied: pa.RecordBatch | None, names: list[pa.Array], probabilities: FloatArray
         ) -> None:
             columns = [] if copied is None else _as(types, copied)
-            columns.append(labels.take(pa.array(best)))
+            columns += names
             columns += [pa.array(np.ascontiguousarray(p)) for p in probabilities.T]
             writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
 

@@ -13,6 +13,7 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, r
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.tabular.columns import Surprises
+from bagwise.tabular.labels import bag_ids
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.source import Paths, Source
 from bagwise.tabular.values import category_texts, cleaned
@@ -71,16 +72,18 @@ def evaluate_table(model: TableModel, data: Paths, target: str, progress: bool =
     """Compare predictions with the column `target`.
 
     Rows without a label are left out: blank cells, and words for a missing value (`NA`) that are no
-    class of the model.
+    class of the model. A model with bag effects uses those of its bags, where the table says which
+    bag a row is in.
     """
     source = Source(data, typed=False)
     source.require([target, *model.columns.names])
+    key = model.bag_columns(source.schema.names)
     surprises = Surprises()
     known = pa.array(model.classes, pa.string())
     truth, predictions = [], []
     row = 0
     with RowProgress("predicting", source.rows, progress) as bar:
-        for batch in source.batches(list(dict.fromkeys([target, *model.columns.names]))):
+        for batch in source.batches(list(dict.fromkeys([target, *key, *model.columns.names]))):
             texts = category_texts(batch.column(target))
             classes = pc.index_in(texts, value_set=known)
             unknown = pc.and_(classes.is_null(), cleaned(texts).is_valid())
@@ -92,12 +95,14 @@ def evaluate_table(model: TableModel, data: Paths, target: str, progress: bool =
             there = classes.is_valid()
             inputs = model.columns.encode(batch, row, surprises)
             truth.append(classes.filter(there).to_numpy())
-            predictions.append(model.log_probs(inputs[there.to_numpy(zero_copy_only=False)]))
+            bags = bag_ids(batch, key).filter(there) if key else None
+            own = inputs[there.to_numpy(zero_copy_only=False)]
+            predictions.append(model.predict(own, bags))
             row += batch.num_rows
             bar.advance(batch.num_rows)
     if not row:
         raise ValueError(f"{source.files[0]} has no rows.")
-    y, log_probs = np.concatenate(truth), torch.cat(predictions).double().numpy()
+    y, log_probs = np.concatenate(truth), torch.cat(predictions).numpy()
     if not len(y):
         raise ValueError(f"no row of {source.files[0]} has a label in the column {target!r}.")
     guess, confidence = log_probs.argmax(-1), np.exp(log_probs.max(-1))

@@ -77,6 +77,12 @@ def estimate_shares(
         progress: show a bar, on a terminal.
     """
     known = model.intervals
+    if model.known_bags is not None:
+        raise ValueError(
+            "this model has bag effects: the rows of a bag have more in common than their "
+            "features, which intervals of shares do not allow for. Add up the p_ columns of "
+            "`bagwise label`, or fit without --bag-effects."
+        )
     if bootstrap:
         _check_bootstrap(model, bootstrap, counts)
     source = Source(data, typed=False, as_text=list(by))

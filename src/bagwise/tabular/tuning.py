@@ -60,6 +60,8 @@ class Trial:
         curve: loss of the held-out bags by epoch, likewise.
         ridge: strength of the penalty, where that was chosen.
         weights: the final model, where it is known already.
+        tau: (B,) standard deviation of the bags' own effects under the models that did not see
+            them, where there are such; `log_probs` are for an effect of zero then.
     """
 
     model: str
@@ -72,6 +74,7 @@ class Trial:
     curve: tuple[float, ...] = ()
     ridge: float | None = None
     weights: Tensors | None = None
+    tau: FloatArray | None = None
 
 
 def most_epochs(n_instances: int) -> int:

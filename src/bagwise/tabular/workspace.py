@@ -20,6 +20,18 @@ from bagwise.storage.model_folder import refuse_other_things
 Tensors = dict[str, torch.Tensor]
 
 
+def _home(out: Path, kind: str = "fitting") -> Path:
+    return out.with_name(f".{out.name}.{kind}")
+
+
+def kept(out: Path) -> tuple[Path, list[Path]]:
+    """The folder beside a model's that keeps the work of a fit that was stopped, and the files in
+    it, each of a finished part.
+    """
+    home = _home(Path(os.path.realpath(out)))
+    return home, sorted(home.rglob("*.safetensors"))
+
+
 class Workspace:
     """A hidden folder beside the model's; it is gone when the model has been saved.
 
@@ -37,7 +49,7 @@ class Workspace:
         self._folder: Path | None = None
         if self._out is not None:
             digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=8)
-            self._home = self._out.with_name(f".{self._out.name}.{kind}")
+            self._home = _home(self._out, kind)
             self._folder = self._home / digest.hexdigest()
             self._former = self._home / "former"
 

@@ -1,0 +1,145 @@
+"""Commands that use a model on the rows of a table: predict, label, evaluate."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bagwise.cli.app import TABLES, Force, app, user_errors
+from bagwise.cli.tables import Bag, Files, Labels, LabelsAre, Model, Numbers, Skip
+
+Keep = Annotated[
+    str | None,
+    typer.Option(help="Columns to copy to the output; if not given, all that are no features."),
+]
+
+
+@app.command(rich_help_panel=TABLES)
+def predict(
+    model: Model,
+    data: Files,
+    out: Annotated[Path, typer.Option(help="File for the predictions: .parquet, .csv or .tsv.")],
+    bag: Annotated[
+        str | None,
+        typer.Option(
+            help="The bag's columns. A model with bag effects finds them by itself if they have "
+            "the names that they had in fit."
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            help="File with the known counts or shares of the bags that these rows are new rows "
+            "of, in the form that fit takes."
+        ),
+    ] = None,
+    labels_are: Numbers = LabelsAre.auto,
+    skip_unmatched: Skip = False,
+    keep: Keep = None,
+    force: Force = False,
+) -> None:
+    """Predict the label of each row, and the probability of each class.
+
+    The output has the rows in their order, the columns that are no features, `label`, and `p_...`
+    for each class. The input may be larger than memory. Earlier predictions of such a model are
+    replaced, another file only with --force.
+
+    Where rows are new, but their bags' shares are known (new pupils of schools with known results),
+    --bag and --labels take these into account, as far as bags differ by more than their rows
+    explain. Where the rows are the very ones that were counted, use `label`.
+    """
+    from bagwise.cli.showing import show_bags_used, show_doubts, show_written
+    from bagwise.tabular.model import TableModel
+    from bagwise.tabular.predicting import predict_table
+    from bagwise.tabular.source import columns_of, spooled
+
+    with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        fitted = TableModel.load(model)
+        written = predict_table(
+            fitted,
+            files,
+            out,
+            _names(keep),
+            progress=True,
+            force=force,
+            key=columns_of(bag),
+            labels=labels,
+            labels_are=labels_are.value,
+            skip_unmatched=skip_unmatched,
+        )
+    show_doubts(fitted)
+    show_bags_used(written)
+    show_written(written, out)
+
+
+@app.command(rich_help_panel=TABLES)
+def label(
+    model: Model,
+    data: Files,
+    bag: Bag,
+    labels: Labels,
+    out: Annotated[Path, typer.Option(help="File for the labels: .parquet, .csv or .tsv.")],
+    keep: Keep = None,
+    labels_are: Numbers = LabelsAre.auto,
+    skip_unmatched: Skip = False,
+    force: Force = False,
+) -> None:
+    """Label the rows of bags whose counts are known, so that the labels have exactly these counts.
+
+    `p_...` is the probability of each class given the bag's counts, and `most_probable` the class
+    that has the largest: take it where single rows matter, it is right more often. `label` is that
+    of the most probable labeling of the bag with exactly its counts: take it where totals matter.
+    Earlier labels of such a model are replaced, another file only with --force.
+    """
+    from bagwise.cli.showing import show_label_columns, show_written
+    from bagwise.tabular.model import TableModel
+    from bagwise.tabular.predicting import label_table
+    from bagwise.tabular.source import columns_of, spooled
+
+    with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        fitted = TableModel.load(model)
+        written = label_table(
+            fitted,
+            files,
+            columns_of(bag),
+            labels,
+            out,
+            keep=_names(keep),
+            labels_are=labels_are.value,
+            skip_unmatched=skip_unmatched,
+            progress=True,
+            force=force,
+        )
+    show_written(written, out)
+    show_label_columns()
+
+
+@app.command(rich_help_panel=TABLES)
+def evaluate(
+    model: Model,
+    data: Files,
+    target: Annotated[str, typer.Option(help="Column with the true label.")],
+) -> None:
+    """Compare predictions with true labels: accuracy, AUC, classes, calibration, confusion.
+
+    Beside them stands what one gets without a model. Rows without a label are left out and counted.
+    A model with bag effects uses those of its bags, where the table has the bag's columns.
+    """
+    from bagwise.cli.showing import show_scores, show_surprises
+    from bagwise.tabular.model import TableModel
+    from bagwise.tabular.scoring import evaluate_table
+    from bagwise.tabular.source import spooled
+
+    with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        scores = evaluate_table(TableModel.load(model), files, target, progress=True)
+    show_scores(scores)
+    show_surprises(scores.surprises)
+
+
+def _names(keep: str | None) -> list[str] | None:
+    from bagwise.tabular.source import columns_of
+
+    return None if keep is None else columns_of(keep)
