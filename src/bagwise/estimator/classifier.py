@@ -27,6 +27,8 @@ from bagwise.estimator.mixups import (
     refuse_ids_as_labels,
     refuse_ids_as_targets,
     refuse_swapped,
+    refuse_unknown_labels,
+    three_parts,
     warn_of_ids,
 )
 from bagwise.estimator.parameters import MethodOptions, new_method, training_options
@@ -209,10 +211,7 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         data = self._bag_data(rows, targets)
         held_out = None
         if validation is not None:
-            if not isinstance(validation, tuple | list) or len(validation) != 3:
-                given = f"{len(validation)} parts" if hasattr(validation, "__len__") else "no parts"
-                raise ValueError(f"validation has {given}; (X, bags, proportions) are expected.")
-            X_, bags_, known = validation
+            X_, bags_, known = three_parts(validation)
             held_out = self._bag_data(*self._matched(X_, bags_, known, numbers_are))
         elif (share := share_held_out(self.validation_fraction, len(data.bags))) != 0:
             data, held_out = split_bags(data, share, seed)
@@ -337,13 +336,9 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         X: Any,
         bags: npt.ArrayLike,
         proportions: Proportions | None = None,
-        *,
         numbers_are: NumbersAre = "auto",
     ) -> float:
-        """Mean log P(S|X) / K per instance of these bags: the higher, the better.
-
-        It needs no instance label. Arguments as for `fit`.
-        """
+        """Mean log P(S|X) / K per instance of these bags: the higher, the better."""
         check_is_fitted(self)
         rows, targets = self._matched(X, bags, proportions, numbers_are)
         logits = self._logits(rows)[torch.from_numpy(targets.order)]
@@ -354,15 +349,14 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         X: Any,
         bags: npt.ArrayLike,
         proportions: Proportions,
-        *,
         numbers_are: NumbersAre = "auto",
     ) -> tuple[FloatArray, npt.NDArray[Any]]:
         """Label the instances of bags whose counts are known, these counts taken into account.
 
         Returns:
             ((N, C) the probability of each class given the bag's counts, (N,) the most probable
-            labels that have exactly those counts), in the order of the rows given. Where counts are
-            not exact, the labels are the most probable ones given what is known of them.
+            labels that have exactly those counts, or given what is known of counts that are not
+            exact), in the order of the rows given.
         """
         check_is_fitted(self)
         rows, targets = self._matched(X, bags, proportions, numbers_are)
@@ -433,13 +427,7 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         rows, ids = self._checked(X, bags, fitting=False)
         if proportions is not None:
             return rows, bag_targets(ids, proportions, self.classes_, numbers_are)
-        unknown = ~np.isin(ids, self.classes_)
-        if unknown.any():
-            row = int(np.argmax(unknown))
-            raise ValueError(
-                f"row {row} has the label {ids.tolist()[row]!r}, which the model never saw; if it "
-                "is a bag id, give the proportions too."
-            )
+        refuse_unknown_labels(ids, self.classes_)
         return rows, label_targets(ids, self.classes_)
 
     def _bag_data(self, rows: Rows, targets: BagTargets) -> BagData:

@@ -101,3 +101,23 @@ def _compares_with_y(scorer: Any) -> bool:
     if several is not None:
         return any(_compares_with_y(one) for one in several.values())
     return type(scorer).__module__ == "sklearn.metrics._scorer"
+
+
+def refuse_unknown_labels(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> None:
+    """Refuse labels of rows that the model never saw; they may be bag ids."""
+    unknown = ~np.isin(labels, classes)
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        raise ValueError(
+            f"row {row} has the label {labels.tolist()[row]!r}, which the model never saw; if it "
+            "is a bag id, give the proportions too."
+        )
+
+
+def three_parts(validation: Any) -> tuple[Any, Any, Any]:
+    """Validation data, if they have the parts that they should have."""
+    if not isinstance(validation, tuple | list) or len(validation) != 3:
+        given = f"{len(validation)} parts" if hasattr(validation, "__len__") else "no parts"
+        raise ValueError(f"validation has {given}; (X, bags, proportions) are expected.")
+    X, bags, proportions = validation
+    return X, bags, proportions

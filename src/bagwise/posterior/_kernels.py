@@ -21,6 +21,9 @@ _R = TypeVar("_R")
 # than it saves: the thread has to wake, and PyTorch's own may still be spinning on its core.
 _WORTH_A_THREAD = 1_000_000
 
+# Of bags with more instances than this, only what takes time in proportion to their size is done.
+LARGE = 2048
+
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
 
@@ -63,6 +66,8 @@ def over_bags(
     `cost` holds the elementary steps of each of them. As many threads as PyTorch uses take part. A
     bag is computed by one call alone, so results do not depend on the number of threads.
     """
+    if len(bags) == 0:
+        return
     threads = min(torch.get_num_threads(), len(bags), 1 + int(cost.sum() // _WORTH_A_THREAD))
     if threads == 1:
         run(bags)

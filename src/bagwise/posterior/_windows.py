@@ -16,7 +16,7 @@ import numpy as np
 from bagwise.bags import FloatArray, IntArray
 from bagwise.posterior._balance import covariance, solve
 from bagwise.posterior._flow import class_potentials
-from bagwise.posterior._kernels import inline
+from bagwise.posterior._kernels import LARGE, inline
 
 _NEWTON_STEPS = 60
 _LONGEST = 4.0  # Newton step of a logarithm
@@ -43,7 +43,7 @@ def tilt_potentials(
     """
     log_x = np.zeros(len(classes))
     error = _newton(log_probs, low, begins, log_f, classes, log_x, tilted, f, variance)
-    if error > _CLOSE:
+    if error > _CLOSE and len(log_probs) <= LARGE:
         # Far from 0 Newton's steps are too short: begin where the best labeling is.
         other = np.zeros(len(classes))
         class_potentials(log_probs, low, begins, log_f, classes, other)
@@ -226,6 +226,19 @@ def cut_windows(
         new_widths[a] = end - begin + 1
         place += widths[a]
     return lost
+
+
+@inline
+def joined_windows(
+    K: int, low: IntArray, widths: IntArray, f: FloatArray
+) -> tuple[int, FloatArray]:
+    """Of two classes, what is known of both as a potential of the first: f_0(m) f_1(K - m)."""
+    begin = max(low[0], K - (low[1] + widths[1] - 1))
+    end = min(low[0] + widths[0] - 1, K - low[1])
+    joined = np.empty(end - begin + 1)
+    for m in range(begin, end + 1):
+        joined[m - begin] = f[m - low[0]] * f[widths[0] + K - m - low[1]]
+    return begin, joined
 
 
 @inline

@@ -10,7 +10,7 @@ from bagwise.posterior._balance import balance
 from bagwise.posterior._bethe import MOST, add_gap, beliefs, odds, totals
 from bagwise.posterior._flow import possible_classes
 from bagwise.posterior._kernels import inline, kernel
-from bagwise.posterior._windows import cut_windows, tilt_potentials
+from bagwise.posterior._windows import cut_windows, joined_windows, tilt_potentials
 from bagwise.posterior.poisson_binomial import window_moments, window_ratios
 
 _LARGEST = 1e8  # variance of a factor that says nothing
@@ -55,6 +55,13 @@ def bethe_with_potentials(
         f = np.empty_like(whole_f)
         lost = cut_windows(p, variance, whole_low, whole, whole_f, bottom, widths, f)
         messages = np.ones((K, A))
+        if A == 2:  # one factor is enough, and exact
+            begin, joined = joined_windows(K, whole_low, whole, whole_f)
+            window_ratios(p[:, 0].copy(), p[:, 1].copy(), begin, joined, MOST, messages[:, 0])
+            total, _ = window_moments(p[:, 0].copy(), p[:, 1].copy(), begin, joined)
+            log_likelihood[bag] = offset + np.log(total)
+            write_weights(beliefs(p, messages), offsets[bag], classes, weights)
+            continue
         width_of = np.empty(A)
         converged[bag] = _propagate(p, bottom, widths, f, messages, tolerance, max_iterations)
         value = _value(p, bottom, widths, f, messages, width_of)
@@ -70,11 +77,18 @@ def bethe_with_potentials(
             again = _propagate(p, bottom, widths, f, messages, tolerance, max_iterations)
             converged[bag] = converged[bag] and again
         p = beliefs(p, messages)
-        balanced[bag] = _balance(p, whole_low, whole)
-        weights[rows] = 0.0
-        for k in range(K):
-            for a in range(A):
-                weights[offsets[bag] + k, classes[a]] = p[k, a]
+        balanced[bag] = balance(p, targets_of(p, whole_low, whole)) if (whole == 1).any() else True
+        write_weights(p, offsets[bag], classes, weights)
+
+
+@inline
+def write_weights(p: FloatArray, begin: int, classes: IntArray, weights: FloatArray) -> None:
+    """Put a bag's weights (K, A) into their rows, from `begin` on, and columns."""
+    for k in range(len(p)):
+        for c in range(weights.shape[1]):
+            weights[begin + k, c] = 0.0
+        for a in range(len(classes)):
+            weights[begin + k, classes[a]] = p[k, a]
 
 
 @inline
@@ -151,8 +165,8 @@ def _value(
 
 
 @inline
-def _balance(w: FloatArray, low: IntArray, widths: IntArray) -> bool:
-    """Scale columns of classes with one possible count to it, and rows to 1; whether they are."""
+def targets_of(w: FloatArray, low: IntArray, widths: IntArray) -> FloatArray:
+    """What columns should sum to: the count where only one is possible, else about what they do."""
     A = len(low)
     n = np.empty(A)
     fixed, free = 0.0, 0.0
@@ -163,9 +177,7 @@ def _balance(w: FloatArray, low: IntArray, widths: IntArray) -> bool:
             fixed += n[a]
         else:
             free += n[a]
-    if fixed == 0.0:
-        return True
     for a in range(A):
         if widths[a] > 1:
             n[a] *= (len(w) - fixed) / free
-    return balance(w, n)
+    return n

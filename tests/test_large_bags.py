@@ -1,0 +1,107 @@
+"""Bags of thousands of instances, in time that grows with their size alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bagwise import BagData, Bags, Laplace, TrainingOptions, bag_posterior, train
+
+
+def large_bag(counts: list[int], sharpness: float, seed: int = 0) -> tuple[torch.Tensor, Bags]:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.repeat_interleave(torch.tensor(counts))
+    labels = labels[torch.randperm(len(labels), generator=generator)]
+    noise = torch.randn(len(labels), len(counts), generator=generator, dtype=torch.float64)
+    logits = sharpness * (1.5 * torch.eye(len(counts))[labels] + noise)
+    return logits.log_softmax(-1), Bags([len(labels)], [counts])
+
+
+@pytest.mark.parametrize("counts", [[1300, 900], [2000, 110, 12], [2150, 50]])
+@pytest.mark.parametrize("sharpness", [0.3, 1.0, 4.0])
+def test_large_bags_have_the_weights_of_the_exact_engine(
+    counts: list[int], sharpness: float
+) -> None:
+    log_probs, bags = large_bag(counts, sharpness)
+    exact = bag_posterior(log_probs, bags, "exact")
+    bethe = bag_posterior(log_probs, bags, "bethe")
+    assert (bethe.weights - exact.weights).abs().sum(1).mean() < 1e-3
+    torch.testing.assert_close(bethe.weights.sum(0), torch.tensor(counts).double())
+    assert abs(bethe.log_likelihood - exact.log_likelihood).item() < 0.1
+
+
+@pytest.mark.parametrize("counts", [[1500, 900], [2300, 20]])
+def test_large_bags_with_potentials_have_the_weights_of_the_exact_engine(
+    counts: list[int],
+) -> None:
+    log_probs, bags = large_bag(counts, 1.0)
+    n = np.array([counts])
+    for known in (
+        Bags.from_noisy_counts(n + np.array([6.5, -3.0]), bags.sizes, Laplace(8.0)),
+        Bags.from_ranges(np.maximum(n - 15, 0), n + 20, bags.sizes),
+    ):
+        exact = bag_posterior(log_probs, known, "exact")
+        bethe = bag_posterior(log_probs, known, "bethe")
+        assert (bethe.weights - exact.weights).abs().sum(1).mean() < 1e-3
+        assert abs(bethe.log_likelihood - exact.log_likelihood).item() < 0.1
+
+
+def test_auto_takes_a_single_large_bag_of_several_classes() -> None:
+    log_probs, bags = large_bag([900, 800, 700], 1.0)
+    weights = bag_posterior(log_probs, bags).weights
+    torch.testing.assert_close(weights.sum(0), torch.tensor([900.0, 800.0, 700.0]).double())
+
+
+@pytest.mark.parametrize("method", ["cc", "rc", "dllp", "ot"])
+def test_a_bag_larger_than_a_batch_is_trained_in_parts(method: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(3, (5000,), generator=generator)
+    inputs = torch.randn(5000, 5, generator=generator) + 2.5 * torch.eye(3, 5)[labels]
+    sizes = [3000, *[10] * 200]
+    data = BagData(inputs, Bags.from_labels(labels, sizes))
+    seen: list[int] = []
+
+    class Watched(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            seen.append(len(x))
+            return super().forward(x)
+
+    torch.manual_seed(0)
+    result = train(Watched(5, 3), data, method, TrainingOptions(epochs=5, lr=0.03), progress=False)
+    assert max(seen) <= 256
+    assert sum(seen) == 5 * 5000
+    assert (result.model(inputs).argmax(1) == labels).float().mean() > 0.85
+    assert all(row["train_loss"] >= 0 for row in result.history)
+
+
+def test_one_large_bag_alone_teaches_in_parts_what_it_teaches_as_a_whole() -> None:
+    """With its share of each class as the only information, parts must not drift from it."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(4000, 4, generator=generator)
+    data = BagData(inputs, Bags([4000], [[3000, 1000]]))
+    torch.manual_seed(0)
+    result = train(
+        torch.nn.Linear(4, 2), data, "cc", TrainingOptions(epochs=20, lr=0.02), progress=False
+    )
+    share = result.model(inputs).softmax(-1).mean(0)
+    assert share[0].item() == pytest.approx(0.75, abs=0.03)
+
+
+def test_training_in_parts_goes_on_from_a_checkpoint_as_if_never_stopped(tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(2, (900,), generator=generator)
+    inputs = torch.randn(900, 3, generator=generator) + labels[:, None]
+    data = BagData(inputs, Bags.from_labels(labels, [600, *[10] * 30]))
+
+    def run(epochs: int, checkpoint: Path | None = None) -> list[dict[str, float]]:
+        torch.manual_seed(0)
+        options = TrainingOptions(epochs=epochs, batch_instances=64)
+        model = torch.nn.Linear(3, 2)
+        return train(model, data, "cc", options, checkpoint=checkpoint, progress=False).history
+
+    whole = [row["train_loss"] for row in run(4)]
+    run(2, tmp_path)
+    assert [row["train_loss"] for row in run(4, tmp_path)] == whole
