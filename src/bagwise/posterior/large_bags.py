@@ -38,9 +38,9 @@ def bethe_of_large_bags(
 ) -> None:
     """As `bethe_with_potentials`, in time K C^2 rather than K^2 C.
 
-    The count N_-k of a class whose variance is above 100 is taken as normal. What that misses of its
-    shape is nearly the same for all instances, so that it changes the class's factor rather than
-    the weights. A count that varies less has its mass in a narrow band, which is computed exactly.
+    The count N_-k of a class whose variance is above 100 is taken as normal. What that misses of
+    its shape is nearly the same for all instances, so that it changes the class's factor rather
+    than the weights. A count that varies less has its mass in a narrow band, computed exactly.
     """
     C = low.shape[1]
     for bag in index:
