@@ -205,25 +205,63 @@ def main() -> None:
             csv.writer(file).writerow([*run.key, f"{100 * accuracy:.2f}"])
         print(*run.key, f"{100 * accuracy:.2f}", flush=True)
     with path.open() as file:
-        write_table(list(csv.DictReader(file)), arguments.folder / "table.md")
+        rows = list(csv.DictReader(file))
+    write_table(rows, arguments.folder / "table.md")
+    draw(rows, arguments.folder)
+
+
+def cells_of(rows: list[dict[str, str]]) -> dict[tuple[str, ...], list[float]]:
+    """Accuracies of the seeds, by experiment, data, setting, knowledge and method."""
+    cells: dict[tuple[str, ...], list[float]] = {}
+    for row in rows:
+        key = tuple(row[field] for field in FIELDS if field not in ("seed", "accuracy"))
+        cells.setdefault(key, []).append(float(row["accuracy"]))
+    return cells
 
 
 def write_table(rows: list[dict[str, str]], path: Path) -> None:
     """Mean and standard deviation over seeds of each setting."""
-    cells: dict[tuple[str, ...], list[float]] = {}
-    for row in rows:
-        key = tuple(
-            row[field] for field in ("experiment", "dataset", "setting", "knowledge", "method")
-        )
-        cells.setdefault(key, []).append(float(row["accuracy"]))
-    lines = [
-        "| experiment | data | setting | known | method | accuracy (%) | seeds |",
-        "|" + "---|" * 7,
-    ]
-    for key, values in cells.items():
+    header = "experiment", "data", "setting", "known", "method", "accuracy (%)", "seeds"
+    lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
+    for key, values in cells_of(rows).items():
         spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
         lines.append(f"| {' | '.join(key)} | {mean(values):.1f}{spread} | {len(values)} |")
     path.write_text("\n".join(lines) + "\n")
+
+
+def draw(rows: list[dict[str, str]], folder: Path) -> None:
+    """A picture of the noise, and one of the labelled rows."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    cells = cells_of(rows)
+    texts = {
+        "noise": ("scale of the discrete Laplace noise", "kmnist, linear, bags of 64"),
+        "labelled": ("labelled rows (%)", "kmnist, linear, bags of 128"),
+    }
+    for experiment, (label, title) in texts.items():
+        curves: dict[str, dict[float, list[float]]] = {}
+        for (found, _, setting, knowledge, method), values in cells.items():
+            if found == experiment:
+                x = float(setting) * (100 if experiment == "labelled" else 1)
+                curves.setdefault(f"{knowledge}, {method}", {})[x] = values
+        if not curves:
+            continue
+        figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+        for name, points in curves.items():
+            xs = sorted(points)
+            if len(xs) == 1:
+                axes.axhline(mean(points[xs[0]]), color="0.5", linestyle=":", label=name)
+                continue
+            spreads = [stdev(points[x]) if len(points[x]) > 1 else 0 for x in xs]
+            means = [mean(points[x]) for x in xs]
+            axes.errorbar(xs, means, spreads, marker="o", capsize=3, label=name)
+        axes.set(xlabel=label, ylabel="test accuracy (%)", title=title)
+        axes.legend(frameon=False)
+        figure.savefig(folder / f"{experiment}.png", dpi=150)
+        plt.close(figure)
 
 
 if __name__ == "__main__":

@@ -194,6 +194,7 @@ def _epoch(
     epoch = len(state.history) + 1
     model, method = state.model, state.method
     method.begin_epoch(epoch, state.generator)
+    parts.begin_epoch()
     tally = Tally(epoch, state.device)
     batches, ahead = itertools.tee(
         method.batches(data, options.batch_instances, state.generator, bags, most)
