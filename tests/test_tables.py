@@ -20,10 +20,10 @@ from bagwise import Bags, LLPClassifier, read_bags
 from bagwise.estimator.targets import to_bags
 from bagwise.tabular.assessment import (
     assess,
-    baseline_log_likelihoods,
     count_levels,
     surprising_bags,
 )
+from bagwise.tabular.baseline import baseline_log_likelihoods
 from bagwise.tabular.columns import Columns, Surprises
 from bagwise.tabular.labels import read_labels
 from bagwise.tabular.learning import ColumnLearner

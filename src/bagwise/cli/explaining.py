@@ -14,9 +14,10 @@ import typer
 from rich.table import Table
 
 from bagwise.cli.app import GOES_ON, TABLES, Force, app, console, user_errors
-from bagwise.cli.tables import Files, LabelsAre, Model, Numbers, Skip
+from bagwise.cli.tables import Clipped, Files, LabelsAre, Model, NoiseOf, Numbers, Skip
 
 if TYPE_CHECKING:
+    from bagwise.estimator.targets import NumbersAre
     from bagwise.tabular.explaining import Effect
     from bagwise.tabular.importance import Importance
     from bagwise.tabular.model import TableModel
@@ -44,6 +45,8 @@ def explain(
     bag: SomeBag = None,
     labels: SomeLabels = None,
     labels_are: Numbers = LabelsAre.auto,
+    noise: NoiseOf = None,
+    clipped: Clipped = False,
     skip_unmatched: Skip = False,
     out: Out = None,
     force: Force = False,
@@ -61,11 +64,12 @@ def explain(
     """
     from bagwise.tabular.explaining import effects
     from bagwise.tabular.importance import importances
+    from bagwise.tabular.knowledge import numbers_are_of
     from bagwise.tabular.model import TableModel
     from bagwise.tabular.source import spooled
 
     with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
-        counts = counts_of(bag, labels, labels_are, skip_unmatched)
+        counts = counts_of(bag, labels, numbers_are_of(labels_are, noise, clipped), skip_unmatched)
         if bool(data) != (counts is not None):
             raise ValueError("rows are given together with --bag and --labels, or none of them is.")
         fitted = TableModel.load(model)
@@ -82,7 +86,7 @@ def explain(
 
 
 def counts_of(
-    bag: str | None, labels: str | None, labels_are: LabelsAre, skip_unmatched: bool
+    bag: str | None, labels: str | None, labels_are: NumbersAre, skip_unmatched: bool
 ) -> Counts | None:
     """The options that say where the counts of rows' bags are, if they are given."""
     from bagwise.tabular.rows import Counts
@@ -92,7 +96,7 @@ def counts_of(
         raise ValueError("--bag and --labels are given together, or neither of them is.")
     if labels is None:
         return None
-    return Counts(columns_of(bag), labels, labels_are.value, skip_unmatched)
+    return Counts(columns_of(bag), labels, labels_are, skip_unmatched)
 
 
 def _show_effects(fitted: TableModel, found: list[Effect]) -> None:
@@ -160,6 +164,8 @@ def estimate(
     ] = None,
     labels: SomeLabels = None,
     labels_are: Numbers = LabelsAre.auto,
+    noise: NoiseOf = None,
+    clipped: Clipped = False,
     skip_unmatched: Skip = False,
     bootstrap: Annotated[
         int,
@@ -183,6 +189,7 @@ def estimate(
     again.
     """
     from bagwise.tabular.explaining import too_few_bags
+    from bagwise.tabular.knowledge import numbers_are_of
     from bagwise.tabular.model import TableModel
     from bagwise.tabular.shares import estimate_shares
     from bagwise.tabular.source import columns_of, spooled
@@ -197,7 +204,7 @@ def estimate(
             fitted,
             files,
             names,
-            counts_of(bag, labels, labels_are, skip_unmatched),
+            counts_of(bag, labels, numbers_are_of(labels_are, noise, clipped), skip_unmatched),
             bootstrap=bootstrap,
             processes=processes or os.cpu_count() or 1,
             keep=model,

@@ -9,7 +9,17 @@ from typing import Annotated
 import typer
 
 from bagwise.cli.app import TABLES, Force, app, user_errors
-from bagwise.cli.tables import Bag, Files, Labels, LabelsAre, Model, Numbers, Skip
+from bagwise.cli.tables import (
+    Bag,
+    Clipped,
+    Files,
+    Labels,
+    LabelsAre,
+    Model,
+    NoiseOf,
+    Numbers,
+    Skip,
+)
 
 Keep = Annotated[
     str | None,
@@ -37,6 +47,8 @@ def predict(
         ),
     ] = None,
     labels_are: Numbers = LabelsAre.auto,
+    noise: NoiseOf = None,
+    clipped: Clipped = False,
     skip_unmatched: Skip = False,
     keep: Keep = None,
     force: Force = False,
@@ -52,6 +64,7 @@ def predict(
     explain. Where the rows are the very ones that were counted, use `label`.
     """
     from bagwise.cli.showing import show_bags_used, show_doubts, show_written
+    from bagwise.tabular.knowledge import numbers_are_of
     from bagwise.tabular.model import TableModel
     from bagwise.tabular.predicting import predict_table
     from bagwise.tabular.source import columns_of, spooled
@@ -67,7 +80,7 @@ def predict(
             force=force,
             key=columns_of(bag),
             labels=labels,
-            labels_are=labels_are.value,
+            labels_are=numbers_are_of(labels_are, noise, clipped),
             skip_unmatched=skip_unmatched,
         )
     show_doubts(fitted)
@@ -84,6 +97,8 @@ def label(
     out: Annotated[Path, typer.Option(help="File for the labels: .parquet, .csv or .tsv.")],
     keep: Keep = None,
     labels_are: Numbers = LabelsAre.auto,
+    noise: NoiseOf = None,
+    clipped: Clipped = False,
     skip_unmatched: Skip = False,
     force: Force = False,
 ) -> None:
@@ -92,9 +107,12 @@ def label(
     `p_...` is the probability of each class given the bag's counts, and `most_probable` the class
     that has the largest: take it where single rows matter, it is right more often. `label` is that
     of the most probable labeling of the bag with exactly its counts: take it where totals matter.
-    Earlier labels of such a model are replaced, another file only with --force.
+    Where counts are not exact (noisy, ranges, rounded, sample, unknown), it is the most probable
+    one given what is known of them, and totals need not be those of the file. Earlier labels of
+    such a model are replaced, another file only with --force.
     """
     from bagwise.cli.showing import show_label_columns, show_written
+    from bagwise.tabular.knowledge import numbers_are_of
     from bagwise.tabular.model import TableModel
     from bagwise.tabular.predicting import label_table
     from bagwise.tabular.source import columns_of, spooled
@@ -108,13 +126,13 @@ def label(
             labels,
             out,
             keep=_names(keep),
-            labels_are=labels_are.value,
+            labels_are=numbers_are_of(labels_are, noise, clipped),
             skip_unmatched=skip_unmatched,
             progress=True,
             force=force,
         )
     show_written(written, out)
-    show_label_columns()
+    show_label_columns(written)
 
 
 @app.command(rich_help_panel=TABLES)

@@ -10,7 +10,7 @@ import typer
 
 from bagwise.cli.app import TABLES, Force, app, user_errors
 from bagwise.cli.explaining import SomeBag, SomeFiles, SomeLabels, counts_of
-from bagwise.cli.tables import LabelsAre, Numbers, Skip
+from bagwise.cli.tables import Clipped, LabelsAre, NoiseOf, Numbers, Skip
 
 if TYPE_CHECKING:
     from bagwise.reports import Answers
@@ -30,6 +30,8 @@ def report(
     bag: SomeBag = None,
     labels: SomeLabels = None,
     labels_are: Numbers = LabelsAre.auto,
+    noise: NoiseOf = None,
+    clipped: Clipped = False,
     skip_unmatched: Skip = False,
     out: Annotated[Path, typer.Option(help="File for the page.")] = Path("report.html"),
     force: Force = False,
@@ -46,6 +48,7 @@ def report(
     from bagwise.reports import model_report, sweep_report
     from bagwise.storage.files import begins, refuse_foreign, write_atomically
     from bagwise.storage.model_folder import CONFIG, FIT
+    from bagwise.tabular.knowledge import numbers_are_of
     from bagwise.tabular.model import TableModel
     from bagwise.tabular.source import columns_of, spooled
 
@@ -58,7 +61,8 @@ def report(
             raise ValueError(f"{out} is inside {folder}; choose another place for the page.")
         if (folder / CONFIG).exists():
             model = TableModel.load(folder)
-            counts = counts_of(bag, labels, labels_are, skip_unmatched)
+            known = numbers_are_of(labels_are, noise, clipped)
+            counts = counts_of(bag, labels, known, skip_unmatched)
             answers = _answers(model, files, columns_of(by), counts)
             content = model_report(model, str(folder / FIT), answers)
         elif data or by or bag or labels:

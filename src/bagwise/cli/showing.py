@@ -33,6 +33,10 @@ def show_fit(fitted: TableModel) -> None:
     if data.bags_left_out:
         names = ", ".join(data.bags_left_out_names[:8])
         shown.add_row("bags left out", f"{data.bags_left_out:,}: {names}")
+    if data.counts_are:
+        shown.add_row("counts", f"{data.counts_are} ({data.inexact_bags:,} bags are not exact)")
+    if data.labelled_rows:
+        shown.add_row("labelled rows", f"{data.labelled_rows:,}")
     if data.rounding > 0:
         shown.add_row(
             "rounding", f"turns proportions into counts; off by up to {data.rounding:.2%}"
@@ -45,7 +49,8 @@ def show_fit(fitted: TableModel) -> None:
         f"{settings.in_words()} ({facts.seconds:.0f} s in all)",
     )
     console.print(shown)
-    table = Table(title="Held-out bags: predicted and true proportions")
+    true = "given" if data.counts_are else "true"
+    table = Table(title=f"Held-out bags: predicted and {true} proportions")
     table.add_column("class")
     for name in ("overall share", "mean difference", "correlation"):
         table.add_column(name, justify="right")
@@ -94,10 +99,16 @@ def show_bags_used(written: Written) -> None:
         )
 
 
-def show_label_columns() -> None:
+def show_label_columns(written: Written) -> None:
     """Which of the columns of `label` is for what."""
+    totals = (
+        f"`label` is the most probable labeling of whole bags, given {written.counts_are}: for "
+        "totals, which need not be exactly those of the file."
+        if written.counts_are
+        else "`label` has exactly the bags' counts: for totals."
+    )
     console.print(
-        "`label` has exactly the bags' counts: for totals. `most_probable` is each row's likeliest "
+        f"{totals} `most_probable` is each row's likeliest "
         "class by itself: right more often, for single rows.",
         soft_wrap=True,
         highlight=False,

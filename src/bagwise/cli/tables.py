@@ -28,6 +28,10 @@ class LabelsAre(StrEnum):
     counts = "counts"
     proportions = "proportions"
     relative = "relative"
+    noisy = "noisy"
+    ranges = "ranges"
+    rounded = "rounded"
+    sample = "sample"
 
 
 Files = Annotated[
@@ -56,9 +60,24 @@ Numbers = Annotated[
     LabelsAre,
     typer.Option(
         "--labels-are",
-        help="What the numbers are: counts sum to the bag's rows, proportions to 1 or 100; "
-        "relative: counts of another total. auto tells counts from proportions.",
+        help="What the numbers are: counts sum to the bag's rows (* or empty: unknown), "
+        "proportions to 1 or 100; relative: counts of another total, whose shares are used; "
+        "noisy: see --noise; ranges: columns such as yes_low and yes_high, or cells such as 1-4; "
+        "rounded: shares, of which every count is possible that rounds to them; sample: counts of "
+        "larger groups, of which the rows are a random sample. auto tells counts from proportions.",
     ),
+]
+NoiseOf = Annotated[
+    str | None,
+    typer.Option(
+        "--noise",
+        metavar="KIND:WIDTH",
+        help="What noise the counts have: laplace:4 or discrete-laplace:4 (scale), gaussian:2.5 or "
+        "discrete-gaussian:2.5 (standard deviation).",
+    ),
+]
+Clipped = Annotated[
+    bool, typer.Option("--clipped", help="Noisy counts below 0 were published as 0.")
 ]
 Skip = Annotated[
     bool,
@@ -94,6 +113,16 @@ def fit(
         ),
     ] = None,
     labels_are: Numbers = LabelsAre.auto,
+    noise: NoiseOf = None,
+    clipped: Clipped = False,
+    row_labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column with the labels of some rows, empty where they are not known; a labelled "
+            "row without a bag is a bag of its own.",
+        ),
+    ] = None,
     skip_unmatched: Skip = False,
     model: Annotated[
         str, typer.Option(help="linear, mlp, or auto: the better on held-out bags.")
@@ -123,12 +152,14 @@ def fit(
 ) -> None:
     """Learn to classify rows from the label counts or proportions of their bags.
 
-    No row's label is needed. Model, learning rate and number of epochs are chosen by the
-    likelihood of held-out bags. A fit that was stopped goes on when the command is given again.
+    No row's label is needed, and counts need not be exact. Model, learning rate and number of
+    epochs are chosen by the likelihood of held-out bags. A fit that was stopped goes on when the
+    command is given again.
     """
     from bagwise.cli.showing import show_fit
     from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
     from bagwise.tabular.fitting import fit_table
+    from bagwise.tabular.knowledge import numbers_are_of
     from bagwise.tabular.source import spooled
 
     with user_errors(lambda: _stopped(out)), spooled(data, sys.stdin.buffer) as files:
@@ -143,7 +174,8 @@ def fit(
             categorical=categorical,
             ordered=ordered,
             classes=classes,
-            labels_are=labels_are.value,
+            labels_are=numbers_are_of(labels_are, noise, clipped),
+            row_labels=row_labels,
             skip_unmatched=skip_unmatched,
             method=method,
             engine=engine,
@@ -160,7 +192,8 @@ def fit(
     show_fit(fitted)
     console.print(
         f"The model is in {out}; `bagwise report {out}` says more, and {out / HELD_OUT} has the "
-        "true and predicted counts of every held-out bag.",
+        f"{'given' if fitted.facts.data.counts_are else 'true'} and predicted counts of every "
+        "held-out bag.",
         soft_wrap=True,
     )
 

@@ -42,7 +42,11 @@ NumbersAre = Plain | Literal["rounded", "sample", "ranges"] | Noise | Rounded
 
 
 def inexact_bags(
-    ids: npt.NDArray[Any], sizes: IntArray, numbers: FloatArray, numbers_are: NumbersAre
+    ids: npt.NDArray[Any],
+    sizes: IntArray,
+    numbers: FloatArray,
+    numbers_are: NumbersAre,
+    classes: npt.NDArray[Any] | None = None,
 ) -> Bags:
     """Bags from numbers that do not give the counts.
 
@@ -51,6 +55,7 @@ def inexact_bags(
         sizes: (B,) how many instances they have.
         numbers: (B, C), or (B, C, 2) lower and upper bounds.
         numbers_are: what these are; "counts" with NaN among them, or one of the last four kinds.
+        classes: (C,) the class labels, for messages.
 
     >>> numbers = np.array([[0.3, 0.7]])
     >>> inexact_bags(np.array(["a"]), np.array([20]), numbers, Rounded(1)).most
@@ -58,20 +63,41 @@ def inexact_bags(
     """
     if isinstance(numbers_are, Noise):
         noise = numbers_are
-        return _named(ids, lambda: Bags.from_noisy_counts(numbers, sizes, noise))
+        return _named(ids, classes, lambda: Bags.from_noisy_counts(numbers, sizes, noise))
     if numbers_are == "ranges":
         low, high = numbers[..., 0], numbers[..., 1]
-        return _named(ids, lambda: Bags.from_ranges(low, high, sizes))
+        return _named(ids, classes, lambda: Bags.from_ranges(low, high, sizes))
     if numbers_are == "sample":
-        return _named(ids, lambda: Bags.from_sample(numbers, sizes))
+        return _named(ids, classes, lambda: Bags.from_sample(numbers, sizes))
     if numbers_are == "counts":
-        return _named(ids, lambda: Bags(sizes, numbers))
-    decimals = numbers_are.decimals if isinstance(numbers_are, Rounded) else _decimals(numbers)
+        return _named(ids, classes, lambda: Bags(sizes, numbers))
+    decimals = rounding_of(numbers, numbers_are).decimals
     shares = numbers
-    totals = np.nansum(numbers, axis=1)
-    if (totals > 1 + 2 * rounding_slack(numbers)).any():
+    if are_percentages(numbers):
         shares, decimals = numbers / 100, decimals + 2
-    return _named(ids, lambda: Bags.from_proportions(shares, sizes, decimals=decimals))
+    return _named(ids, classes, lambda: Bags.from_proportions(shares, sizes, decimals=decimals))
+
+
+def are_percentages(numbers: FloatArray) -> bool:
+    """Whether shares (B, C), some of which may be unknown, are in percent."""
+    return bool((np.nansum(numbers, axis=1) > 1 + 2 * rounding_slack(numbers)).any())
+
+
+def rounding_of(numbers: FloatArray, numbers_are: NumbersAre) -> Rounded:
+    """To how many decimals numbers were rounded: as it is said, or as many as they have.
+
+    >>> rounding_of(np.array([[0.3, 0.7], [0.25, 0.75]]), "rounded")
+    Rounded(decimals=2)
+    """
+    if isinstance(numbers_are, Rounded):
+        return numbers_are
+    decimals = _decimals(numbers)
+    if decimals == 0 and not are_percentages(numbers):
+        raise ValueError(
+            "the shares are all 0 or 1, which does not tell to how many decimals they were "
+            "rounded; say so with Rounded(2), for instance, or that they are proportions."
+        )
+    return Rounded(decimals)
 
 
 def _decimals(numbers: FloatArray) -> int:
@@ -83,10 +109,17 @@ def _decimals(numbers: FloatArray) -> int:
     return _MOST_DECIMALS
 
 
-def _named(ids: npt.NDArray[Any], make: Callable[[], Bags]) -> Bags:
-    """Bags, or an error that calls them by their names."""
+def _named(
+    ids: npt.NDArray[Any], classes: npt.NDArray[Any] | None, make: Callable[[], Bags]
+) -> Bags:
+    """Bags, or an error that calls them, and classes, by their names."""
+    names = {"bag": ids.tolist(), "class": [] if classes is None else classes.tolist()}
+
+    def named(found: re.Match[str]) -> str:
+        kind, place = found[1], int(found[2])
+        return f"{kind} {names[kind][place]!r}" if names[kind] else found[0]
+
     try:
         return make()
     except ValueError as error:
-        text = re.sub(r"\bbag (\d+)\b", lambda m: f"bag {ids.tolist()[int(m[1])]!r}", str(error))
-        raise ValueError(text) from None
+        raise ValueError(re.sub(r"\b(bag|class) (\d+)\b", named, str(error))) from None

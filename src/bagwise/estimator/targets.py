@@ -64,17 +64,31 @@ class BagTargets:
         alone = np.flatnonzero(~has_bag)
         if (bad := first(known[alone] < 0)) is not None:
             raise ValueError(f"row {alone[bad]} has neither a bag nor a label; leave it out.")
+        return self.with_codes(known, alone, np.full(len(alone), None))
+
+    def with_codes(
+        self, known: IntArray, alone: IntArray, names: npt.NDArray[Any], first_row: int = 0
+    ) -> BagTargets:
+        """The same with labels (rows,) that are numbers of classes, -1 where not known.
+
+        Args:
+            known: the labels.
+            alone: labelled rows without a bag, which become bags of one.
+            names: of these bags.
+            first_row: how messages number the first row.
+        """
         bags = self.bags
         if len(alone):
             ones = np.ones(len(alone), dtype=np.int64)
             single = Bags.from_labels(known[alone], ones, n_classes=len(self.classes))
             bags = Bags.join([bags, single])
         order = np.concatenate([self.order, alone])
-        ids = np.concatenate([self.ids.astype(object), np.full(len(alone), None)])
+        ids = np.concatenate([self.ids.astype(object), names])
         try:
             bags = bags.with_labels(known[order])
         except ValueError as error:
-            raise ValueError(_in_own_words(str(error), order, ids, self.classes)) from None
+            text = _in_own_words(str(error), order + first_row, ids, self.classes)
+            raise ValueError(text) from None
         return BagTargets(order, bags, ids if len(alone) else self.ids, self.classes, self.rounding)
 
 
@@ -116,7 +130,7 @@ def sorted_by_bag(
     rows = np.flatnonzero(bag_of_row >= 0)
     sizes = np.bincount(bag_of_row[rows], minlength=len(ids))
     used = np.flatnonzero(sizes)
-    bags, rounding = to_bags(ids[used], sizes[used], numbers[used], numbers_are)
+    bags, rounding = to_bags(ids[used], sizes[used], numbers[used], numbers_are, classes)
     order = rows[np.argsort(bag_of_row[rows], kind="stable")]
     return BagTargets(order, bags, ids[used], classes, rounding)
 
@@ -204,7 +218,11 @@ def _check_kinds(keys: list[Any]) -> None:
 
 
 def to_bags(
-    ids: npt.NDArray[Any], sizes: IntArray, numbers: FloatArray, numbers_are: NumbersAre = "auto"
+    ids: npt.NDArray[Any],
+    sizes: IntArray,
+    numbers: FloatArray,
+    numbers_are: NumbersAre = "auto",
+    classes: npt.NDArray[Any] | None = None,
 ) -> tuple[Bags, float]:
     """Bags from counts or proportions, and the largest difference that rounding has made.
 
@@ -214,6 +232,7 @@ def to_bags(
         numbers: (B, C) counts or proportions.
         numbers_are: see `bagwise.estimator.knowledge.NumbersAre`. Proportions that all sum to 100
             are percentages; "auto" asks where they may as well be the counts of bags of 100.
+        classes: (C,) the class labels, for messages.
 
     >>> to_bags(np.array(["a"]), np.array([4]), np.array([[0.25, 0.75]]))[0].counts
     array([[1, 3]])
@@ -221,7 +240,7 @@ def to_bags(
     with_gaps = np.isnan(numbers).any() and isinstance(numbers_are, str) and numbers_are == "counts"
     inexact = isinstance(numbers_are, Noise | Rounded) or numbers_are in _INEXACT or with_gaps
     if inexact:
-        return inexact_bags(ids, sizes, numbers, numbers_are), 0.0
+        return inexact_bags(ids, sizes, numbers, numbers_are, classes), 0.0
     for bad, what in ((~np.isfinite(numbers), "no number"), (numbers < 0, "a negative number")):
         if bad.any():
             bag = int(np.argmax(bad.any(axis=1)))
@@ -252,7 +271,8 @@ def to_bags(
             f"the numbers of bag {ids.tolist()[bag]!r} sum to {totals[bag]:g}: "
             f"{numbers[bag].tolist()}; proportions must sum to 1 (all to 100, if in percent), and "
             f"counts to the bag's {sizes[bag]} rows. Counts of another total can be divided by it; "
-            "for tables, say --labels-are relative."
+            "for tables, say --labels-are relative; noisy, rounded and sample are for numbers that "
+            "are not exact."
         )
     bags = Bags.from_proportions(numbers, sizes, rounding="nearest")
     differences = np.abs(bags.proportions - numbers / totals[:, None]).max(axis=1)

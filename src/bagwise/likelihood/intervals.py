@@ -13,7 +13,7 @@ from scipy.stats import t as student
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.checks import real_number, whole_number
-from bagwise.likelihood._curvature import information_rows
+from bagwise.likelihood._information import bag_information, label_information
 from bagwise.likelihood._optimise import Problem
 from bagwise.likelihood.linear import TOLERANCE, LinearFit, fit_linear, occurring
 from bagwise.likelihood.objective import BagLikelihood, Evaluation, checked_features, effect_nodes
@@ -153,9 +153,10 @@ def covariance(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> Covariance:
     small, it would be B / (B - 1).
 
     H is the observed information, by differences of the gradient, where likelihoods are exact and
-    that takes a few seconds at most; else the expected one (`_curvature.information_rows`). With
-    bags of five the latter makes intervals a fifth too wide, with bags of 100 there is no
-    difference. A fit's tau, if it has bag effects, is taken as known.
+    that takes a few seconds at most; else the expected one (`_information.bag_information`), which
+    allows for counts that are not exact and for labels that are known. With bags of five the latter
+    makes intervals a fifth too wide, with bags of 100 there is no difference. A fit's tau, if it
+    has bag effects, is taken as known.
 
     Use it on `fit_for_intervals`. It cannot help where there are about as many coefficients
     (d + 1) (C - 1) as bags, or more: intervals then say little.
@@ -250,10 +251,11 @@ def _sandwich(problem: Problem, theta: FloatArray, tau: float) -> tuple[FloatArr
     """((P, P), the kind of information)."""
     likelihood = problem.likelihood
     found = problem.at(theta, tau).found
-    expected = _expected_information(likelihood, found, tau) + np.diag(problem.penalty.ravel())
+    expected = _expected_information(likelihood, theta, found, tau)
+    expected += np.diag(problem.penalty.ravel())
     expected[np.diag_indices(len(expected))] += 1e-9 * np.diagonal(expected).max()
     inverse = cho_solve(cho_factor(expected), np.eye(len(expected)))
-    scores = _leveraged(likelihood, found, tau, inverse)
+    scores = _leveraged(likelihood, theta, found, tau, inverse)
     kind = "expected"
     steps = 2.0 * theta.size * (lattice_states(likelihood.bags) * likelihood.bags.n_classes).sum()
     if likelihood.exact and steps <= _OBSERVED_STEPS:
@@ -264,12 +266,12 @@ def _sandwich(problem: Problem, theta: FloatArray, tau: float) -> tuple[FloatArr
     return half.T @ half * ((B - 1) / B), kind
 
 
-def _expected_information(likelihood: BagLikelihood, found: Evaluation, tau: float) -> FloatArray:
-    P = likelihood.X1.shape[1] * likelihood.basis.shape[1]
-    total = np.zeros((P, P))
-    for _, rows in information_rows(
-        likelihood.X1, found.probabilities, likelihood.bags, likelihood.basis, tau
-    ):
+def _expected_information(
+    likelihood: BagLikelihood, theta: FloatArray, found: Evaluation, tau: float
+) -> FloatArray:
+    total = label_information(likelihood, found)
+    P = len(total)
+    for _, rows in bag_information(likelihood, theta, found, tau):
         A = rows.reshape(-1, P)
         total += A.T @ A
     return total
@@ -299,7 +301,11 @@ def _inverse_observed(
 
 
 def _leveraged(
-    likelihood: BagLikelihood, found: Evaluation, tau: float, inverse: FloatArray
+    likelihood: BagLikelihood,
+    theta: FloatArray,
+    found: Evaluation,
+    tau: float,
+    inverse: FloatArray,
 ) -> FloatArray:
     """(B, P) the scores of bags, with the factor that makes up for their pull.
 
@@ -312,9 +318,7 @@ def _leveraged(
         for e in range(D)
     ]
     scores: FloatArray = np.stack(parts, axis=-1).reshape(len(bags), -1)
-    for part, A in information_rows(
-        likelihood.X1, found.probabilities, bags, likelihood.basis, tau
-    ):
+    for part, A in bag_information(likelihood, theta, found, tau):
         AH = A @ inverse
         leverage = AH @ A.transpose(0, 2, 1)
         values, vectors = np.linalg.eigh(leverage)

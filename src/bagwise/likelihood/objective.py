@@ -56,7 +56,8 @@ def log_likelihoods_with_effects(z: FloatArray, bags: Bags, tau: FloatArray) -> 
     """
     logits: FloatArray = np.ascontiguousarray(z, dtype=np.float64)
     found, weights = np.empty(len(bags)), np.empty(logits.shape)
-    fill_auto(logits, bags, found, weights, AUTO_STATES)
+    possible = bags.others_impossible(torch.from_numpy(logits)).numpy()
+    fill_auto(possible, bags, found, weights, AUTO_STATES)
     counts = bags.counts.astype(np.float64)
     basis = contrasts(bags.n_classes)
     values, *_ = integrate_weighted(logits, np.ones(len(logits)), bags.offsets, counts, basis, tau)

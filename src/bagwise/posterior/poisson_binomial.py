@@ -215,7 +215,7 @@ def count_intervals(
     >>> low, high
     (array([[2, 2]]), array([[8, 8]]))
     """
-    low, high = np.empty_like(bags.counts), np.empty_like(bags.counts)
+    low, high = np.empty_like(bags.least), np.empty_like(bags.least)
 
     def run(part: IntArray) -> None:
         _count_intervals(part, log_probs, bags.offsets, (1 - level) / 2, low, high)

@@ -48,23 +48,30 @@ def learning_curves(curve: Sequence[CurvePoint]) -> Figure:
     return figure
 
 
-def proportions(classes: Sequence[str], shown: Sequence[int], bags: Sequence[HeldOutBag]) -> Figure:
-    """True against predicted proportion of each held-out bag, a panel for each class."""
+def proportions(
+    classes: Sequence[str], shown: Sequence[int], bags: Sequence[HeldOutBag], true: str = "true"
+) -> Figure:
+    """True against predicted proportion of each held-out bag, a panel for each class; `true` is
+    what the former are called.
+    """
     figure, panels = _panels(len(shown))
     largest = max(bag.size for bag in bags)
     for axes, c in zip(panels, shown, strict=True):
-        x = [bag.predicted[c] for bag in bags]
-        y = [bag.true[c] for bag in bags]
-        area = [6 + 34 * (bag.size / largest) ** 0.5 for bag in bags]
+        there = [(bag, share) for bag in bags if (share := bag.true[c]) is not None]
+        x, y = [bag.predicted[c] for bag, _ in there], [share for _, share in there]
+        area = [6 + 34 * (bag.size / largest) ** 0.5 for bag, _ in there]
         axes.scatter(x, y, s=area, color=BLUE, alpha=0.55, linewidths=0)
-        _diagonal(axes, max([*x, *y]))
+        _diagonal(axes, max([*x, *y], default=1.0))
         axes.set_title(wrapped(classes[c], 36), fontsize=9, parse_math=False)
-        axes.set(xlabel="predicted proportion", ylabel="true proportion")
+        axes.set(xlabel="predicted proportion", ylabel=f"{true} proportion")
     return figure
 
 
 def calibration(
-    classes: Sequence[str], shown: Sequence[int], bins: Sequence[Sequence[BinOfBags]]
+    classes: Sequence[str],
+    shown: Sequence[int],
+    bins: Sequence[Sequence[BinOfBags]],
+    true: str = "true",
 ) -> Figure:
     """Mean true against mean predicted proportion of groups of bags, a panel for each class.
 
@@ -75,9 +82,9 @@ def calibration(
         x, y = [bag.predicted for bag in bins[c]], [bag.true for bag in bins[c]]
         errors = [0.0 if bag.error is None else 2 * bag.error for bag in bins[c]]
         axes.errorbar(x, y, errors, color=_PINK, fmt="o-", markersize=4, linewidth=1, elinewidth=1)
-        _diagonal(axes, max([*x, *y]))
+        _diagonal(axes, max([*x, *y], default=1.0))
         axes.set_title(wrapped(classes[c], 36), fontsize=9, parse_math=False)
-        axes.set(xlabel="mean predicted proportion", ylabel="mean true proportion")
+        axes.set(xlabel="mean predicted proportion", ylabel=f"mean {true} proportion")
     return figure
 
 

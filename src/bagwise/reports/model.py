@@ -63,20 +63,22 @@ def _report(facts: FitFacts, columns: Columns, found: Sequence[Effect], answers:
         if len(shown) < len(classes)
         else []
     )
+    true = _true(facts)
     names = ", ".join(data.files[:3]) + (" and more" if len(data.files) > 3 else "")
     sections = [
         section("In short", *summary(facts, columns, found, answers.importances)),
         *answer_sections(facts, found, answers.importances, answers.shares, answers.by),
         section(
-            "Predicted and true proportions of held-out bags",
+            f"Predicted and {true} proportions of held-out bags",
             paragraph(
                 "Each point is a bag that the model had not seen, larger for larger bags. On the "
-                "line, the predicted proportion is the true one."
+                f"line, the predicted proportion is the {true} one."
             ),
+            *_about_given(facts),
             *fewer,
             picture(
-                charts.proportions(classes, shown, held_out.bags),
-                "true against predicted proportions, a panel for each class",
+                charts.proportions(classes, shown, held_out.bags, true),
+                f"{true} against predicted proportions, a panel for each class",
             ),
             table(["class", "overall share", "mean difference", "correlation"], facts.by_class()),
         ),
@@ -95,6 +97,23 @@ def _report(facts: FitFacts, columns: Columns, found: Sequence[Effect], answers:
         ),
     ]
     return page(f"Bagwise report: {names}", sections, f"Written by Bagwise {facts.bagwise}.")
+
+
+def _true(facts: FitFacts) -> str:
+    """What proportions of bags are called."""
+    return "given" if facts.data.counts_are else "true"
+
+
+def _about_given(facts: FitFacts) -> list[str]:
+    """What stands for the true proportions, where nobody knows them."""
+    if not facts.data.counts_are:
+        return []
+    text = (
+        f"The true ones are not known, only {facts.data.counts_are}: given are the proportions to "
+        "be expected by the label file alone. They are off themselves, so that points lie "
+        "beside the line also with a perfect model."
+    )
+    return [paragraph(text, "note")]
 
 
 def _learning_curves(facts: FitFacts) -> list[str]:
@@ -116,16 +135,19 @@ def _calibration(facts: FitFacts, shown: list[int]) -> list[str]:
             "either side, 19 should meet it."
         ),
         picture(
-            charts.calibration(facts.data.classes, shown, held_out.calibration),
-            "mean true against mean predicted proportion in groups of bags",
+            charts.calibration(facts.data.classes, shown, held_out.calibration, _true(facts)),
+            f"mean {_true(facts)} against mean predicted proportion in groups of bags",
         ),
-        paragraph(
-            "The table says how many of the bags' counts lie within the model's intervals: if they "
-            "are far fewer than the name of the interval says, the model is surer than it should "
-            "be."
-        ),
+        *_about_given(facts),
     ]
     if held_out.coverage:
+        parts.append(
+            paragraph(
+                "The table says how many of the bags' counts lie within the model's intervals: if "
+                "they are far fewer than the name of the interval says, the model is surer than it "
+                "should be. Only exact counts are looked at."
+            )
+        )
         rows = [[f"central {name}", f"{share:.1%}"] for name, share in held_out.coverage.items()]
         parts.append(table(["interval", "counts within it"], rows))
     if words := facts.settings.temperature_in_words():

@@ -41,8 +41,17 @@ def _what_there_is(facts: FitFacts) -> str:
     of = f"{sizes.smallest:,} to {sizes.largest:,}" if many else f"{sizes.largest:,}"
     return (
         f"A {_MODELS.get(facts.settings.model, facts.settings.model)} was fitted to "
-        f"{data.rows_used:,} rows in {data.n_bags:,} bags of {of} rows. Of each bag it was known "
-        f"how many rows have each of {len(data.classes)} classes, and of no row which."
+        f"{data.rows_used:,} rows in {data.n_bags:,} bags of {of} rows. {_what_was_known(facts)}"
+    )
+
+
+def _what_was_known(facts: FitFacts) -> str:
+    data = facts.data
+    if known := data.knowledge():
+        return f"There are {len(data.classes)} classes. {known}"
+    return (
+        f"Of each bag it was known how many rows have each of {len(data.classes)} classes, and of "
+        "no row which."
     )
 
 

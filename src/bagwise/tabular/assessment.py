@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.special import gammaln, xlogy
 
-from bagwise.bags import Bags, FloatArray
+from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood.bag_effects import bags_differ
 from bagwise.likelihood.mixing import drawn_counts, mean_softmax
 from bagwise.likelihood.objective import log_likelihoods_with_effects
 from bagwise.likelihood.ridge import mean_per_instance
+from bagwise.posterior import bag_posterior
 from bagwise.posterior.poisson_binomial import count_intervals, count_probabilities
+from bagwise.tabular.baseline import baseline_log_likelihoods
 from bagwise.tabular.facts import BinOfBags, HeldOutBag, HeldOutFacts, SurprisingBag
 from bagwise.training.evaluation import log_likelihoods
 
@@ -25,19 +26,6 @@ SHOWN_BAGS = 1000
 SURPRISING = 15
 _INTERVALS = {"50 %": 0.5, "80 %": 0.8, "95 %": 0.95}
 _CHUNK = 500_000
-
-
-def baseline_log_likelihoods(bags: Bags, shares: FloatArray) -> FloatArray:
-    """(B,) log P(S) where every instance has the same class probabilities, `shares`.
-
-    log K! / (n_1! ... n_C!) + sum_c n_c log shares_c
-
-    >>> baseline_log_likelihoods(Bags([2], [[1, 1]]), np.array([.5, .5])).round(4)
-    array([-0.6931])
-    """
-    ways = gammaln(bags.sizes + 1) - gammaln(bags.counts + 1).sum(axis=1)
-    found: FloatArray = ways + xlogy(bags.counts, np.maximum(shares, 1e-12)).sum(axis=1)
-    return found
 
 
 def assess(
@@ -49,6 +37,12 @@ def assess(
 ) -> HeldOutFacts:
     """What held-out bags say about a model.
 
+    Likelihoods are those of all that is known: of ranges or noisy counts where counts are not
+    exact, and of the labels of rows that are known, for the model and the baseline alike. Labelled
+    rows of no bag count there as bags of one, and nowhere else. Proportions that are not known
+    exactly are those to be expected by the label file alone, if it says anything of them, and
+    counts are compared with intervals only where they are exact.
+
     Args:
         log_probs: (N, C) of their instances.
         bags: sizes and counts.
@@ -58,8 +52,6 @@ def assess(
             then for an effect of zero.
     """
     expected, variances = _moments(log_probs, bags, tau)
-    predicted = expected / bags.sizes[:, None]
-    off_centre = 2 * np.abs(count_levels(log_probs, bags, tau) - 0.5)
     n = bags.n_instances
     of_bags = _log_likelihoods(log_probs, bags, tau)
     baseline = baseline_log_likelihoods(bags, shares)
@@ -67,7 +59,17 @@ def assess(
         same = np.tile(np.log(np.maximum(shares, 1e-12)), (n, 1))
         of_same = np.full(len(bags), bags_differ(same, bags)[0])
         baseline = log_likelihoods_with_effects(same, bags, of_same)
-    shown = np.unique(np.linspace(0, len(bags) - 1, min(len(bags), SHOWN_BAGS)).astype(int))
+    ours = of_label_file(bags)
+    sharp = ours[bags.is_sharp[ours]]
+    coverage = {}
+    if len(sharp):
+        rows = torch.from_numpy(bags.rows(sharp))
+        own = None if tau is None else tau[sharp]
+        off_centre = 2 * np.abs(count_levels(log_probs[rows], bags.select(sharp), own) - 0.5)
+        coverage = {name: float((off_centre <= width).mean()) for name, width in _INTERVALS.items()}
+    predicted = (expected / bags.sizes[:, None])[ours]
+    true, sizes, told = bags.proportions[ours], bags.sizes[ours], _told(bags)[ours]
+    shown = np.unique(np.linspace(0, len(ours) - 1, min(len(ours), SHOWN_BAGS)).astype(int))
     return HeldOutFacts(
         n_bags=len(bags),
         n_instances=n,
@@ -75,24 +77,52 @@ def assess(
         baseline=float(baseline.sum() / n),
         gain_error=mean_per_instance(of_bags - baseline, bags)[1],
         correlation=[
-            _correlation(predicted[:, c], bags.proportions[:, c]) for c in range(bags.n_classes)
+            _correlation(predicted[there, c], true[there, c]) for c, there in enumerate(told.T)
         ],
-        error=np.abs(predicted - bags.proportions).mean(axis=0).tolist(),
-        coverage={name: float((off_centre <= width).mean()) for name, width in _INTERVALS.items()},
+        error=[
+            float(np.abs(predicted - true)[there, c].mean()) if there.any() else None
+            for c, there in enumerate(told.T)
+        ],
+        coverage=coverage,
         calibration=[
-            _bins(predicted[:, c], bags.proportions[:, c], variances[:, c], bags.sizes)
-            for c in range(bags.n_classes)
+            _bins(predicted[there, c], true[there, c], variances[ours][there, c], sizes[there])
+            for c, there in enumerate(told.T)
         ],
         bags=[
             HeldOutBag(
-                bag=str(ids[b]),
-                size=int(bags.sizes[b]),
-                true=bags.proportions[b].tolist(),
+                bag=str(ids[ours[b]]),
+                size=int(sizes[b]),
+                true=[
+                    float(x) if there else None for x, there in zip(true[b], told[b], strict=True)
+                ],
                 predicted=predicted[b].tolist(),
             )
             for b in shown
         ],
+        covered_bags=len(sharp),
     )
+
+
+def _told(bags: Bags) -> npt.NDArray[np.bool_]:
+    """(B, C) whether something is known of a count: not where each of a range of more than half of
+    the rows is as good as another.
+    """
+    known = bags.potentials
+    if known is None:
+        return np.ones(bags.least.shape, dtype=np.bool_)
+    begins = known.begins[:-1]
+    flat = np.maximum.reduceat(known.log_f, begins) == np.minimum.reduceat(known.log_f, begins)
+    wide = known.widths - 1 > bags.sizes[:, None] / 2
+    told: npt.NDArray[np.bool_] = ~(flat.reshape(wide.shape) & wide)
+    return told
+
+
+def of_label_file(bags: Bags) -> IntArray:
+    """The bags that are not single rows of which the label is known; all if they all are."""
+    if bags.row_labels is None:
+        return np.arange(len(bags))
+    alone = (bags.sizes == 1) & (bags.row_labels[bags.offsets[:-1]] >= 0)
+    return np.arange(len(bags)) if alone.all() else np.flatnonzero(~alone)
 
 
 def surprising_bags(
@@ -101,23 +131,65 @@ def surprising_bags(
     """The bags whose counts are least probable, compared with the counts the model expects.
 
     surprise = log P(S'|X) - log P(S|X), S' the model's expected counts, rounded. Zero or less is no
-    surprise; wrong counts stand out.
+    surprise; wrong counts stand out. Labels of rows do not matter here.
+
+    Where counts are not exact, S is what the model and the label file agree on best, the expected
+    counts given both, and what it costs the label file is added: log f(S'') - log f(S), S'' the
+    counts to be expected by the file alone.
     """
     expected, _ = _moments(log_probs, bags, tau)
-    likely = Bags.from_proportions(expected / bags.sizes[:, None], bags.sizes, rounding="nearest")
-    surprise = _log_likelihoods(log_probs, likely, tau) - _log_likelihoods(log_probs, bags, tau)
+    likely = _nearest(expected, bags)
+    found, given, cost = bags, bags.expected_counts, np.zeros(len(bags))
+    if bags.potentials is not None:
+        agreed = _nearest(_expected_by_both(log_probs, bags), bags)
+        cost = _log_potential(bags, _nearest(given, bags)) - _log_potential(bags, agreed)
+        found = agreed
+    elif bags.row_labels is not None:
+        found = Bags.of_arrays(bags.sizes, bags.counts)
+    surprise = _log_likelihoods(log_probs, likely, tau) - _log_likelihoods(log_probs, found, tau)
+    surprise += cost
     order = np.argsort(-surprise, kind="stable")[:SURPRISING]
     return [
         SurprisingBag(
             bag=str(ids[b]),
             size=int(bags.sizes[b]),
-            counts=bags.counts[b].tolist(),
+            counts=_plain(np.round(given[b], 1)),
             expected=np.round(expected[b], 1).tolist(),
             surprise=float(surprise[b]),
         )
         for b in order
         if surprise[b] > 0
     ]
+
+
+def _plain(numbers: FloatArray) -> list[float]:
+    """Whole numbers without a point."""
+    return [int(x) if x == int(x) else x for x in numbers.tolist()]
+
+
+def _nearest(counts: FloatArray, bags: Bags) -> Bags:
+    """Counts (B, C) of the bags' sizes, rounded."""
+    return Bags.from_proportions(counts / bags.sizes[:, None], bags.sizes, rounding="nearest")
+
+
+def _expected_by_both(log_probs: torch.Tensor, bags: Bags) -> FloatArray:
+    """(B, C) expected counts given what is known of the bags."""
+    counts = np.empty((len(bags), bags.n_classes))
+    for index in bags.batches(_CHUNK):
+        rows, some = torch.from_numpy(bags.rows(index)), bags.select(index)
+        weights = bag_posterior(log_probs[rows].double(), some).weights.numpy()
+        counts[index] = np.add.reduceat(weights, some.offsets[:-1])
+    return counts
+
+
+def _log_potential(bags: Bags, counts: Bags) -> FloatArray:
+    """(B,) sum_c log f_c of counts; those outside the window are taken for its nearest end."""
+    known = bags.potentials
+    assert known is not None
+    inside = np.clip(counts.counts, known.low, known.high) - known.low
+    places = known.begins[:-1].reshape(inside.shape) + inside
+    found: FloatArray = known.log_f[places].sum(axis=1)
+    return found
 
 
 def held_out_table(
@@ -129,6 +201,9 @@ def held_out_table(
 ) -> str:
     """CSV with a row for each bag: its size and, of each class, the true count, the predicted one
     and the ends of the model's 95 % interval.
+
+    Where counts are not exact, `expected_...` by the label file alone, and the `least_...` and
+    `most_...` that it allows, stand in place of the true ones.
 
     >>> log_probs = torch.full((4, 2), 0.5).log()
     >>> bags, ids = Bags([4], [[1, 3]]), np.array(["A"])
@@ -143,9 +218,12 @@ def held_out_table(
         _, _, low, high = drawn_counts(log_probs.double().numpy(), bags, tau)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    parts = ("true", "predicted", "low", "high")
+    given: dict[str, npt.NDArray[Any]] = {"true": bags.expected_counts}
+    if bags.potentials is not None:
+        given = {"expected": bags.expected_counts, "least": bags.least, "most": bags.most}
+    parts = (*given, "predicted", "low", "high")
     writer.writerow(["bag", "size", *(f"{part}_{name}" for name in classes for part in parts)])
-    numbers = np.stack([bags.counts, expected, low, high], axis=2).reshape(len(bags), -1)
+    numbers = np.stack([*given.values(), expected, low, high], axis=2).reshape(len(bags), -1)
     for name, size, row in zip(ids.tolist(), bags.sizes.tolist(), numbers.tolist(), strict=True):
         writer.writerow([name, size, *(f"{x:.6g}" if x % 1 else int(x) for x in row)])
     return text.getvalue()
@@ -210,6 +288,8 @@ def _bins(
     predicted: FloatArray, true: FloatArray, variances: FloatArray, sizes: npt.NDArray[Any]
 ) -> list[BinOfBags]:
     """Mean predicted and mean true proportion of up to ten groups of bags."""
+    if not len(predicted):
+        return []
     groups = np.array_split(np.argsort(predicted, kind="stable"), min(10, len(predicted)))
     return [
         BinOfBags(

@@ -15,8 +15,11 @@ from bagwise.bags import FloatArray, IntArray
 from bagwise.estimator.targets import BagTargets, NumbersAre, sorted_by_bag
 from bagwise.likelihood.linear import occurring
 from bagwise.tabular.columns import Columns, Inputs, Surprises
+from bagwise.tabular.knowledge import in_option_words, in_words
+from bagwise.tabular.label_numbers import said
 from bagwise.tabular.labels import JOINT, LabelTable, bag_ids, read_labels
 from bagwise.tabular.learning import ColumnLearner, Ordered, ordered_of
+from bagwise.tabular.row_labels import RowLabels, with_row_labels
 from bagwise.tabular.source import Paths, Source, columns_of
 from bagwise.training.progress import RowProgress
 
@@ -27,13 +30,15 @@ class BagTable(NamedTuple):
     Attributes:
         X: (N, width) encoded features, in the order of the file.
         bags: (N,) the name of each row's bag.
-        proportions: name of a bag -> {class: count}.
+        proportions: name of a bag -> {class: count}; of counts that are not exact {class: number}
+            as the label file has it, for `fit(..., numbers_are=labels_are)`, and of ranges a pair
+            of these, lower and upper bounds, for `numbers_are="ranges"`.
         columns: encodes further rows in the same way.
     """
 
     X: Inputs
     bags: npt.NDArray[Any]
-    proportions: dict[str, dict[str, int]]
+    proportions: Any
     columns: Columns
 
 
@@ -47,12 +52,16 @@ class MatchedRows:
         columns: how the features are encoded.
         n_rows: of the table, those of no bag included.
         left_out: names of the bags that only one of the two files has.
+        counts_are: how counts that are not exact are known, in words; empty where all are exact.
+        alone: how many of the bags, the last ones, are labelled rows of no bag.
     """
 
     targets: BagTargets
     columns: Columns
     n_rows: int
     left_out: list[str]
+    counts_are: str = ""
+    alone: int = 0
 
 
 def read_bags(
@@ -80,7 +89,9 @@ def read_bags(
         categorical: columns of numbers that are categories.
         ordered: columns of ordered categories: {"size": ["S", "M", "L"]}, or "size=S<M<L".
         classes: class columns of the label file; all but the bag's if not given.
-        labels_are: "counts", "proportions", "relative" (counts of another total), or "auto".
+        labels_are: "counts", "proportions", "relative" (counts of another total), or "auto"; or how
+            they are known where they are not exact, see `bagwise.estimator.knowledge.NumbersAre`:
+            `Laplace(4)`, "ranges", "rounded", "sample".
         skip_unmatched: leave out bags that only one of the files has; otherwise they are an error.
 
     >>> import tempfile, pathlib
@@ -94,23 +105,34 @@ def read_bags(
     """
     key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)
     source = Source(data, as_text=[*key, *categories, *levels])
+    known = read_labels(labels, key, columns_of(classes) or None, numbers_are=labels_are)
     found = match_rows(
         source,
         key,
-        read_labels(labels, key, columns_of(classes) or None),
+        known,
         features=columns_of(features),
         exclude=columns_of(exclude),
         categorical=categories,
         ordered=levels,
-        labels_are=labels_are,
         skip_unmatched=skip_unmatched,
     )
     targets, columns = found.targets, found.columns.without_logs()
     order, names = targets.in_order_given()
     X, _ = encode_rows(source, columns, order, found.n_rows)
-    classes_ = targets.classes.tolist()
-    counts = (dict(zip(classes_, row, strict=True)) for row in targets.bags.counts.tolist())
-    return BagTable(X, names, dict(zip(targets.ids.tolist(), counts, strict=True)), columns)
+    ids, classes_ = targets.ids.tolist(), targets.classes.tolist()
+
+    def by_name(numbers: npt.NDArray[Any]) -> dict[str, dict[str, Any]]:
+        rows = (dict(zip(classes_, row, strict=True)) for row in numbers.tolist())
+        return dict(zip(ids, rows, strict=True))
+
+    plain = said(labels_are, "auto", "counts", "proportions", "relative")
+    if plain and targets.bags.is_sharp.all():
+        return BagTable(X, names, by_name(targets.bags.counts), columns)
+    places_ = {name: b for b, name in enumerate(known.ids)}
+    given = known.numbers[[places_[name] for name in ids]]
+    if said(known.numbers_are, "ranges"):
+        return BagTable(X, names, (by_name(given[..., 0]), by_name(given[..., 1])), columns)
+    return BagTable(X, names, by_name(given), columns)
 
 
 def match_rows(
@@ -123,33 +145,45 @@ def match_rows(
     exclude: Iterable[str] = (),
     categorical: Iterable[str] = (),
     ordered: Ordered | None = None,
-    labels_are: NumbersAre = "auto",
+    row_labels: str | None = None,
     skip_unmatched: bool = False,
     progress: bool = False,
 ) -> MatchedRows:
     """Read the rows once, to learn what the columns mean and which bag of the labels each is in.
 
-    With `columns`, these are used and nothing is learnt about the columns.
+    With `columns`, these are used and nothing is learnt about the columns. With `row_labels`, that
+    column has labels of some rows; those without a bag become bags of one.
     """
-    source.require(key)
+    own = [] if row_labels is None else [row_labels]
+    source.require([*key, *own])
     learner = None
     if columns is None:
-        learner = ColumnLearner(source.schema, features, [*key, *exclude], categorical, ordered)
+        unused = [*key, *own, *exclude]
+        learner = ColumnLearner(source.schema, features, unused, categorical, ordered)
     else:
         source.require(columns.names)
+    found = RowLabels(row_labels, labels.classes) if row_labels is not None else None
     with RowProgress("reading", source.rows, progress) as bar:
-        codes, names = _bag_codes(source, key, learner, bar)
+        codes, names = _bag_codes(source, key, learner, bar, found)
     columns = columns or learner.finish()  # type: ignore[union-attr]  # one of them is there
-    index, left_out = _match(codes, names, labels, str(source.files[0]), skip_unmatched)
+    known = None if found is None else found.finish()
+    alone = np.zeros(len(codes), dtype=np.bool_) if known is None else (codes < 0) & (known >= 0)
+    nameless = int(((codes < 0) & ~alone).sum())
+    index, left_out = _match(nameless, names, labels, str(source.files[0]), skip_unmatched)
     bag_of_row = np.where(codes >= 0, index[codes], -1)
-    targets = sorted_by_bag(
-        bag_of_row,
-        np.array(labels.ids, dtype=object),
-        np.array(labels.classes, dtype=np.str_),
-        _completed(labels, bag_of_row, labels_are),
-        labels_are,
-    )
-    return MatchedRows(targets, columns, len(codes), left_out)
+    with in_option_words():
+        targets = sorted_by_bag(
+            bag_of_row,
+            np.array(labels.ids, dtype=object),
+            np.array(labels.classes, dtype=np.str_),
+            _completed(labels, bag_of_row),
+            labels.numbers_are,
+        )
+        if known is not None:
+            targets = with_row_labels(targets, known, np.flatnonzero(alone))
+    exact = targets.bags.is_sharp.all()
+    counts_are = "" if exact else in_words(labels.numbers_are, labels.numbers)
+    return MatchedRows(targets, columns, len(codes), left_out, counts_are, int(alone.sum()))
 
 
 def without_absent_classes(rows: MatchedRows, source: str) -> MatchedRows:
@@ -182,7 +216,8 @@ def match_some(
     with RowProgress("reading", source.rows, progress) as bar:
         codes, names = _bag_codes(source, key, None, bar)
     name = str(source.files[0])
-    index, left_out = _match(codes, names, labels, name, skip_unmatched, some=True)
+    nameless = int((codes < 0).sum())
+    index, left_out = _match(nameless, names, labels, name, skip_unmatched, some=True)
     return np.where(codes >= 0, index[codes], -1), left_out
 
 
@@ -220,12 +255,17 @@ def places(order: IntArray, n_rows: int) -> IntArray:
 
 
 def _bag_codes(
-    source: Source, key: list[str], learner: ColumnLearner | None, bar: RowProgress
+    source: Source,
+    key: list[str],
+    learner: ColumnLearner | None,
+    bar: RowProgress,
+    row_labels: RowLabels | None = None,
 ) -> tuple[IntArray, list[str]]:
     """(N,) a number for each row's bag, -1 where it has none, and the names of these numbers."""
     numbers: dict[str, int] = {}
     parts = []
     wanted = [*key, *(learner.names if learner else [])]
+    wanted += [] if row_labels is None else [row_labels.column]
     for batch in source.batches(list(dict.fromkeys(wanted))):
         encoded = bag_ids(batch, key).dictionary_encode()
         own = [numbers.setdefault(name, len(numbers)) for name in encoded.dictionary.to_pylist()]
@@ -233,6 +273,8 @@ def _bag_codes(
         parts.append(np.where(local >= 0, np.array([*own, -1])[local], -1).astype(np.int32))
         if learner is not None:
             learner.update(batch)
+        if row_labels is not None:
+            row_labels.update(batch)
         bar.advance(batch.num_rows)
     if not parts:
         raise ValueError(f"{source.files[0]} has no rows.")
@@ -240,7 +282,7 @@ def _bag_codes(
 
 
 def _match(
-    codes: IntArray,
+    nameless: int,
     names: list[str],
     labels: LabelTable,
     data_name: str,
@@ -249,7 +291,8 @@ def _match(
 ) -> tuple[IntArray, list[str]]:
     """The label file's row of each of the table's bags, -1 for none; and what does not match.
 
-    With `some`, the table may have rows of some of the bags only.
+    `nameless` rows of the table are in no bag, where they should be. With `some`, the table may
+    have rows of some of the bags only.
     """
     rows = {name: b for b, name in enumerate(labels.ids)}
     if not rows.keys() >= set(names) and _all_differ(names) and _all_differ(labels.ids):
@@ -259,7 +302,6 @@ def _match(
     without_labels = [name for name, b in zip(names, index, strict=True) if b < 0]
     known = set(index.tolist())
     without_rows = [name for b, name in enumerate(labels.ids) if b not in known and not some]
-    nameless = int((codes < 0).sum())
     if not (index >= 0).any():
         raise ValueError(
             f"no bag is in both files: {data_name} has {_listed(names)}; "
@@ -295,29 +337,32 @@ def plain_name(name: str) -> str:
     return JOINT.join(parts)
 
 
-def _completed(labels: LabelTable, bag_of_row: IntArray, labels_are: NumbersAre) -> FloatArray:
+def _completed(labels: LabelTable, bag_of_row: IntArray) -> FloatArray:
     """The numbers; a class that has the rest of each bag gets what the other one leaves."""
-    without = np.isnan(labels.numbers).any(axis=0)
-    if not without.any():
-        return labels.numbers
+    are = labels.numbers_are
+    without = np.isnan(labels.numbers).reshape(len(labels.ids), -1).all(axis=0)
+    plain = said(are, "auto", "counts", "proportions", "relative", "sample")
+    if len(labels.classes) != 2 or not plain or not without.any():
+        return labels.numbers  # what is not known there may stay so
     own = labels.numbers[:, int(np.argmin(without))]
     sizes = np.bincount(bag_of_row[bag_of_row >= 0], minlength=len(own))
     used = sizes > 0
     whole, most = (own == np.rint(own)).all(), own[used].max()
-    if labels_are == "counts" or (labels_are == "auto" and whole and most > 1):
+    if are == "counts" or (are == "auto" and whole and most > 1):
         totals = sizes.astype(np.float64)
-    elif labels_are == "proportions" or (labels_are == "auto" and not whole):
+    elif are == "proportions" or (are == "auto" and not whole):
         totals = np.full(len(own), 1.0 if most <= 1 else 100.0)
     else:
         raise ValueError(
             f"{labels.source} has numbers of one class alone, and they do not say what they are; "
-            "say --labels-are counts or proportions; relative takes a column of totals."
+            "say --labels-are counts or proportions; relative and sample take a column of totals."
         )
     if (bad := used & ((own > totals) | (own < 0))).any():
         b = int(np.argmax(bad))
         raise ValueError(
             f"{labels.source} has {own[b]:g} for bag {labels.ids[b]!r} of {sizes[b]} rows; a count "
-            "up to its rows is expected, a share, or a percentage (--labels-are proportions)."
+            "up to its rows is expected, a share, or a percentage (--labels-are proportions); "
+            "counts that were made noisy are --labels-are noisy."
         )
     return np.where(without, np.maximum(totals - own, 0)[:, None], labels.numbers)
 

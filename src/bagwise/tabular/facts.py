@@ -50,6 +50,9 @@ class DataFacts:
         sizes: of the bags.
         rounding: largest difference between a proportion as given and one of the counts.
         n_features: encoded columns.
+        counts_are: how counts that are not exact are known, in words; empty where all are exact.
+        inexact_bags: how many bags have such counts.
+        labelled_rows: whose label is known.
     """
 
     files: Sequence[str]
@@ -64,6 +67,22 @@ class DataFacts:
     sizes: BagSizes
     rounding: float
     n_features: int
+    counts_are: str = ""
+    inexact_bags: int = 0
+    labelled_rows: int = 0
+
+    def knowledge(self) -> str:
+        """How the counts are known, in a few sentences; nothing where they are exact."""
+        text = ""
+        if self.counts_are:
+            some = f" in {self.inexact_bags:,} of {self.n_bags:,} bags"
+            text = (
+                f"The counts are not exact{some * (self.inexact_bags < self.n_bags)}: known are "
+                f"{self.counts_are}. The likelihood is that of what is known."
+            )
+        if self.labelled_rows:
+            text += f" The labels of {self.labelled_rows:,} rows are known."
+        return text.strip()
 
 
 @dataclass(frozen=True)
@@ -138,11 +157,11 @@ class BinOfBags(NamedTuple):
 
 @dataclass(frozen=True)
 class HeldOutBag:
-    """A bag with its true and predicted proportions, (C,) each."""
+    """A bag with its true and predicted proportions, (C,) each; None where nobody knows it."""
 
     bag: str
     size: int
-    true: Sequence[float]
+    true: Sequence[float | None]
     predicted: Sequence[float]
 
 
@@ -158,10 +177,12 @@ class HeldOutFacts:
             effects, with such effects.
         gain_error: standard error over bags of the difference of the two.
         correlation: (C,) of predicted and true proportions; None where they do not vary.
-        error: (C,) mean absolute difference of these.
-        coverage: share of the counts that lie in a central interval of the model, by its name.
+        error: (C,) mean absolute difference of these; None where no bag's proportion is known.
+        coverage: share of the counts that lie in a central interval of the model, by its name;
+            empty where no counts are exact.
         calibration: (C,) bins of bags.
         bags: at most 1000 of them.
+        covered_bags: whose counts are exact, which `coverage` is about; None for all.
     """
 
     n_bags: int
@@ -170,10 +191,11 @@ class HeldOutFacts:
     baseline: float
     gain_error: float
     correlation: Sequence[float | None]
-    error: Sequence[float]
+    error: Sequence[float | None]
     coverage: dict[str, float]
     calibration: Sequence[Sequence[BinOfBags]]
     bags: Sequence[HeldOutBag]
+    covered_bags: int | None = None
 
 
 @dataclass(frozen=True)
@@ -265,6 +287,14 @@ class FitFacts:
         text = ", ".join(f"{share:.0%} in those of {name}" for name, share in found)
         text = text.replace("in those", "of the held-out counts lie in their intervals", 1)
         text = f"Calibration: {text}." if found else ""
+        covered = self.held_out.covered_bags
+        if covered == 0:
+            text = (
+                "Calibration: no counts are exact, so that nobody can see whether they lie in the "
+                "model's intervals."
+            )
+        elif covered is not None and covered < self.held_out.n_bags:
+            text += f" These are the {covered:,} bags of the label file whose counts are exact."
         return f"{text} {self.settings.temperature_in_words()}".strip()
 
     def is_overconfident(self) -> bool:
@@ -273,12 +303,18 @@ class FitFacts:
         By more than chance allows: two standard errors, with as many counts as bags.
         """
         covered, n = self.held_out.coverage.get("95 %", 1.0), self.held_out.n_bags
+        n = self.held_out.covered_bags or n
         return covered < 0.95 - 2 * math.sqrt(0.95 * 0.05 / n) - 0.02
 
     def by_class(self) -> list[list[str]]:
         """A row for each class: name, overall share, `error` and `correlation`, as text."""
         return [
-            [name, f"{share:.1%}", f"{error:.1%}", "-" if r is None else f"{r:.2f}"]
+            [
+                name,
+                f"{share:.1%}",
+                "-" if error is None else f"{error:.1%}",
+                "-" if r is None else f"{r:.2f}",
+            ]
             for name, share, error, r in zip(
                 self.data.classes,
                 self.data.shares,

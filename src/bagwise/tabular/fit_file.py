@@ -108,7 +108,7 @@ def _checked(content: Any) -> dict[str, Any]:
 def _schema(C: int) -> Check:
     """What fit.json must hold where there are C classes."""
     share = number(0, 1)
-    shares = list_of(share, C, C)
+    shares, known = list_of(share, C, C), list_of(maybe(share), C, C)
     amounts = list_of(number(0), C, C)
     histogram = _with({"counts": list_of(whole(), 1), "edges": list_of(number(0), 2)})
     data = {
@@ -131,6 +131,7 @@ def _schema(C: int) -> Check:
         "rounding": number(0),
         "n_features": whole(1),
     }
+    of_counts = {"counts_are": text, "inexact_bags": whole(), "labelled_rows": whole()}
     settings = {
         "method": text,
         "engine": text,
@@ -148,11 +149,11 @@ def _schema(C: int) -> Check:
         "baseline": number(),
         "gain_error": number(0, math.inf),
         "correlation": list_of(maybe(number(-1.01, 1.01)), C, C),
-        "error": shares,
+        "error": known,
         "coverage": record({}, others=share),
-        "calibration": list_of(list_of(list_of(number(0), 3, 4), 1), C, C),
+        "calibration": list_of(list_of(list_of(number(0), 3, 4)), C, C),
         "bags": list_of(
-            _with({"bag": text, "size": whole(1), "true": shares, "predicted": shares}), 1
+            _with({"bag": text, "size": whole(1), "true": known, "predicted": shares}), 1
         ),
     }
     surprising = {
@@ -168,11 +169,11 @@ def _schema(C: int) -> Check:
             "bagwise": text,
             "seconds": number(0),
             "folds": whole(1),
-            "data": _with(data),
+            "data": _with(data, of_counts),
             "settings": _with(settings, since),
             "tried": list_of(_trial, 1),
             "curve": list_of(record({"epoch": number(0)}, others=number())),
-            "held_out": _with(held_out),
+            "held_out": _with(held_out, {"covered_bags": maybe(whole())}),
             "surprising": list_of(_with(surprising)),
         },
         {"bags_differ": maybe(_with({"tau": number(0), "p_value": share}))},

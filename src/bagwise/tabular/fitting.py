@@ -22,13 +22,14 @@ from bagwise.estimator.defaults import searched
 from bagwise.estimator.parameters import new_method
 from bagwise.estimator.targets import NumbersAre
 from bagwise.tabular import linear
-from bagwise.tabular.assessment import assess, held_out_table, surprising_bags
+from bagwise.tabular.assessment import assess, held_out_table, of_label_file, surprising_bags
 from bagwise.tabular.bag_table import (
     MatchedRows,
     encode_rows,
     match_rows,
     without_absent_classes,
 )
+from bagwise.tabular.baseline import overall_shares
 from bagwise.tabular.facts import (
     BagSizes,
     CurvePoint,
@@ -72,6 +73,7 @@ def fit_table(
     ordered: str | Iterable[str] | Ordered | None = None,
     classes: str | Iterable[str] | None = None,
     labels_are: NumbersAre = "auto",
+    row_labels: str | None = None,
     skip_unmatched: bool = False,
     method: str = "cc",
     engine: str = "auto",
@@ -102,6 +104,8 @@ def fit_table(
         ordered: columns of ordered categories.
         classes: class columns of the label file.
         labels_are: what the numbers in the label file are.
+        row_labels: a column with labels of some rows, empty where they are not known. A labelled
+            row without a bag is a bag of its own. They are no feature.
         skip_unmatched: leave out bags that only one of the files has.
         method: one of Bagwise's methods, supervised excepted.
         engine: how rc and cc compute posteriors.
@@ -123,8 +127,9 @@ def fit_table(
     options = dict(method_options or {})
     made = new_method(method, engine, options)  # contradictions are named before the work
     key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)
-    known = read_labels(labels, key, columns_of(classes) or None)
-    source = Source(data, as_text=[*key, *categories, *levels])
+    known = read_labels(labels, key, columns_of(classes) or None, numbers_are=labels_are)
+    of_rows = [] if row_labels is None else [row_labels]
+    source = Source(data, as_text=[*key, *of_rows, *categories, *levels])
     rows = match_rows(
         source,
         key,
@@ -133,7 +138,7 @@ def fit_table(
         exclude=columns_of(exclude),
         categorical=categories,
         ordered=levels,
-        labels_are=labels_are,
+        row_labels=row_labels,
         skip_unmatched=skip_unmatched,
         progress=progress,
     )
@@ -162,6 +167,8 @@ def fit_table(
     )
     if bag_effects:
         linear.check_bag_effects(training, model, by_likelihood)
+    if rows.counts_are:
+        _say_expected(method, engine)
     identity = {
         "versions": [bagwise.__version__, torch.__version__],
         "model": [model, lr, by_likelihood, bag_effects],
@@ -230,7 +237,7 @@ def fit_table(
             seconds=round(time.perf_counter() - started, 1),
             bags_differ=linear.differences(chosen, training),
         )
-        table = held_out_table(log_probs[rows_held_out], part, ids, names.tolist(), tau)
+        table = _held_out_file(log_probs[rows_held_out], part, ids, names, tau)
         found: Tensors = {}
         if chosen.weights is not None and chosen.ridge is not None:
             of_model, ridge, spread = chosen.weights, chosen.ridge, linear.tau_of(chosen) or 0.0
@@ -239,7 +246,8 @@ def fit_table(
                 found = work.once(
                     "intervals", lambda: intervals_of(training, of_model, ridge, spread)
                 )
-        known_bags = linear.known_bags(chosen, key, targets.ids)
+        named = targets.ids[: len(targets.ids) - rows.alone]
+        known_bags = linear.known_bags(chosen, key, named)
         fitted = TableModel(classifier, rows.columns, facts, found, known_bags, table.encode())
         work.publish(fitted.save)
     return fitted
@@ -248,6 +256,33 @@ def fit_table(
 def _check_model(model: str) -> None:
     if model not in (*RATES, "auto"):
         raise ValueError(f"model is {model!r}; choose one of auto, {', '.join(RATES)}.")
+
+
+def _say_expected(method: str, engine: str) -> None:
+    """Only the likelihood knows what to do with counts that are not exact."""
+    by_likelihood = method in ("rc", "cc") and engine in ("auto", "exact", "bethe")
+    if not by_likelihood:
+        what = f"the engine {engine}" if method in ("rc", "cc") else f"the method {method}"
+        warnings.warn(
+            f"{what} learns from the counts to be expected, and takes them for exact; cc with the "
+            "engine auto uses all that is known of them.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _held_out_file(
+    log_probs: torch.Tensor,
+    bags: Bags,
+    ids: npt.NDArray[Any],
+    classes: npt.NDArray[Any],
+    tau: FloatArray | None,
+) -> str:
+    """The table of held-out bags, without labelled rows of no bag."""
+    ours = of_label_file(bags)
+    rows = torch.from_numpy(bags.rows(ours))
+    own = None if tau is None else tau[ours]
+    return held_out_table(log_probs[rows], bags.select(ours), ids[ours], classes.tolist(), own)
 
 
 def _fit_most(
@@ -291,11 +326,8 @@ def _shares_of_training(bags: Bags, held_out: IntArray, cross_validated: bool) -
     """The baseline: the overall share of each class; cross-validated of all bags, else of those
     that are not held out.
     """
-    counts = bags.counts.sum(axis=0)
-    if not cross_validated:
-        counts = counts - bags.counts[held_out].sum(axis=0)
-    shares: FloatArray = counts / counts.sum()
-    return shares
+    kept = np.arange(len(bags)) if cross_validated else np.setdiff1d(np.arange(len(bags)), held_out)
+    return overall_shares(bags.select(kept))
 
 
 def _curve(classifier: LLPClassifier, chosen: Trial, cross_validated: bool) -> list[CurvePoint]:
@@ -314,6 +346,7 @@ def _curve(classifier: LLPClassifier, chosen: Trial, cross_validated: bool) -> l
 
 def _data_facts(source: Source, key: list[str], rows: MatchedRows) -> DataFacts:
     targets, sizes = rows.targets, rows.targets.bags.sizes
+    labels = targets.bags.row_labels
     return DataFacts(
         files=[str(file) for file in source.files],
         bag_columns=key,
@@ -323,7 +356,7 @@ def _data_facts(source: Source, key: list[str], rows: MatchedRows) -> DataFacts:
         bags_left_out=len(rows.left_out),
         bags_left_out_names=rows.left_out[:20],
         classes=targets.classes.tolist(),
-        shares=(targets.bags.counts.sum(axis=0) / len(targets.order)).tolist(),
+        shares=overall_shares(targets.bags).tolist(),
         sizes=BagSizes(
             smallest=int(sizes.min()),
             median=float(np.median(sizes)),
@@ -332,6 +365,9 @@ def _data_facts(source: Source, key: list[str], rows: MatchedRows) -> DataFacts:
         ),
         rounding=targets.rounding,
         n_features=len(rows.columns.encoded_names),
+        counts_are=rows.counts_are,
+        inexact_bags=int((~targets.bags.is_sharp).sum()),
+        labelled_rows=int((labels >= 0).sum()) if labels is not None else 0,
     )
 
 

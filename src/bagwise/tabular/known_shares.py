@@ -4,24 +4,41 @@ from __future__ import annotations
 
 import numpy as np
 
-from bagwise.bags import FloatArray, rounding_slack
-from bagwise.estimator.targets import NumbersAre
+from bagwise.bags import FloatArray, Noise, rounding_slack
+from bagwise.estimator.knowledge import NumbersAre, Rounded
+from bagwise.tabular.label_numbers import said
 from bagwise.tabular.labels import LabelTable
 
 UNKNOWN_TOTAL = 1000.0  # rows that shares are taken to be of, where the file does not say
+
+
+def refuse_inexact(labels_are: NumbersAre) -> None:
+    """Shares of new rows' bags are taken as they stand: noise in them would be taken for truth."""
+    if isinstance(labels_are, Noise) or said(labels_are, "ranges"):
+        raise ValueError(
+            "predict takes counts and shares of bags as they stand, and cannot allow for noise or "
+            "ranges in them. Leave --labels out; for the rows that were counted, use "
+            "`bagwise label`, which can."
+        )
 
 
 def shares_of(labels: LabelTable, labels_are: NumbersAre = "auto") -> tuple[FloatArray, FloatArray]:
     """The shares (B, C) of classes in bags, and how many rows (B,) they are of.
 
     The rows that were counted need not be those of the table, so that counts may have any total.
-    Shares and percentages do not say what they are of; they are taken to be of 1000 rows.
+    Shares and percentages do not say what they are of; they are taken to be of 1000 rows, beside
+    which rounding does not matter.
 
     >>> labels = LabelTable(["A", "B"], ["no", "yes"], np.array([[3., 1.], [0., 5.]]), [])
     >>> shares_of(labels)
     (array([[0.75, 0.25],
            [0.  , 1.  ]]), array([4., 5.]))
     """
+    refuse_inexact(labels_are)
+    if said(labels_are, "sample"):
+        labels_are = "relative"
+    elif isinstance(labels_are, Rounded) or said(labels_are, "rounded"):
+        labels_are = "proportions"
     numbers = _with_rest(labels, labels_are)
     if not np.isfinite(numbers).all() or (numbers < 0).any():
         b = int(np.argmax(~(np.isfinite(numbers) & (numbers >= 0)).all(axis=1)))

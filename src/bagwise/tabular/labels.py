@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bagwise.bags import FloatArray, rounding_slack
-from bagwise.tabular.inference import inferred
+from bagwise.estimator.knowledge import NumbersAre
+from bagwise.tabular.cells import HIGH, LOW, Cells, bound_columns, cells_of
+from bagwise.tabular.label_numbers import numbers_of_cells, readable, said
 from bagwise.tabular.source import Paths, Source
-from bagwise.tabular.values import category_texts, is_text, numbers_of
+from bagwise.tabular.values import category_texts
 
 _TOTALS = ("total", "size", "count", "n")  # names of a column that says how many there are
 JOINT = " / "  # between the parts of a bag's name, where it has several
@@ -27,15 +29,19 @@ class LabelTable:
     Attributes:
         ids: the bags' names.
         classes: the class labels, sorted; those of a model in its own order, where it is given.
-        numbers: (B, C) as they stand there, counts or proportions; NaN for a second class that has
-            no column: it has the rest of each bag.
+        numbers: (B, C) as they stand there, counts or proportions; NaN where one is not known, and
+            for a second class that has no column: it has the rest of each bag. (B, C, 2) bounds
+            where they are ranges.
         files: that were read.
+        numbers_are: what they are: as it was said, but "ranges" where cells are such, and with the
+            decimals that rounded ones have.
     """
 
     ids: list[str]
     classes: list[str]
     numbers: FloatArray
     files: list[Path]
+    numbers_are: NumbersAre = "auto"
 
     @property
     def source(self) -> str:
@@ -67,11 +73,13 @@ def read_labels(
     key: Sequence[str],
     classes: Iterable[str] | None = None,
     known: Sequence[str] | None = None,
+    numbers_are: NumbersAre = "auto",
 ) -> LabelTable:
     """Read a label file.
 
-    Wide: the bag's columns and a column of numbers for each class. Long: the bag's columns, one
-    with a class and one with a number; classes are text then, or most bags have several rows.
+    Wide: the bag's columns and a column of numbers for each class; of ranges two, `yes_low` and
+    `yes_high`. Long: the bag's columns, one with a class and one with a number; classes are text
+    then, or most bags have several rows. Counts may have ranges such as "<5" among them.
 
     Args:
         paths: CSV, TSV or Parquet.
@@ -80,7 +88,33 @@ def read_labels(
             has the column of one class alone, maybe with a total, a second one has the rest.
         known: the classes of a model, which the result has then, exactly these and in this order.
             Other columns of a wide file are left out; a long one may lack a class.
+        numbers_are: what the numbers are.
     """
+    found = _read(paths, key, classes, known, numbers_are)
+    gaps = np.isnan(found.numbers).reshape(len(found.ids), -1)
+    silent = np.flatnonzero(gaps.all(axis=1))
+    if not len(silent):
+        return found
+    told = np.flatnonzero(~gaps.all(axis=1))
+    ids, names = ([found.ids[b] for b in part.tolist()] for part in (told, silent))
+    if not ids:
+        raise ValueError(f"{found.source} has no number at all; one for each class is expected.")
+    listed = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+    warnings.warn(
+        f"{found.source} has no number for any class of bag {listed}: as if it did not have it.",
+        UserWarning,
+        stacklevel=3,
+    )
+    return replace(found, ids=ids, numbers=found.numbers[told])
+
+
+def _read(
+    paths: Paths,
+    key: Sequence[str],
+    classes: Iterable[str] | None,
+    known: Sequence[str] | None,
+    numbers_are: NumbersAre,
+) -> LabelTable:
     if not key:
         raise ValueError("no bag column is given; name the column that says which bag a row is in.")
     source = Source(paths, typed=False)
@@ -98,8 +132,10 @@ def read_labels(
         raise ValueError(f"{name} has no bag in row {row}; {', '.join(key)} must be there.")
     chosen = None if classes is None else list(classes)
     beside = [column for column in table.column_names if column not in key]
+    if said(numbers_are, "ranges") and any(column.endswith((LOW, HIGH)) for column in beside):
+        return _of_bounds(ids, table, beside, chosen or known, source.files)
     if (pair := _with_the_rest(chosen or known, beside)) is not None:
-        return _two_classes(pair, ids, table, source.files, known)
+        return _two_classes(pair, ids, table, source.files, known, numbers_are)
     if chosen is not None:
         source.require(chosen)
     others = chosen or beside
@@ -107,16 +143,18 @@ def read_labels(
         raise ValueError(f"{name} has no class columns beside {', '.join(key)}.")
     rows_of_bags = {entry["values"]: entry["counts"] for entry in ids.value_counts().to_pylist()}
     repeated = [key for key, rows in rows_of_bags.items() if rows > 1]
-    values = {column: _typed(table.column(column)) for column in others}
-    texts = [column for column in others if is_text(values[column].type)]
-    # Classes may be numbers; but a wide file in which a bag or two occur twice is a mistake.
-    if chosen is None and len(others) == 2 and others[1] in texts:
-        others.reverse()
-    looks_long = others[0] in texts or len(repeated) > 0.5 * len(rows_of_bags)
-    if chosen is None and len(others) == 2 and looks_long:
-        texts_of_classes = category_texts(table.column(others[0]))
-        found = _long(texts_of_classes, ids, others, values[others[1]], source.files)
-        return found if known is None else _of_known(found, known, may_lack=True)
+    values = {column: cells_of(table.column(column), column) for column in others}
+    texts = [column for column in others if values[column] is None]
+    if chosen is None and len(others) == 2:
+        # Classes may be numbers, or ranges of ages; but a wide file in which a bag or two occur
+        # twice is a mistake.
+        looks_long = others[0] in texts or others[1] in texts
+        looks_long |= len(repeated) > 0.5 * len(rows_of_bags)
+        if others[1] in texts or (looks_long and not _has_number(values[others[1]])):
+            others.reverse()
+        if looks_long:
+            found = _long(ids, table, others, values[others[1]], source.files, numbers_are)
+            return found if known is None else _of_known(found, known, may_lack=True)
     _refuse_repeated(ids, name)
     if texts:
         hint = "Mend it." if chosen else "Name the class columns with --classes, or mend it."
@@ -130,22 +168,24 @@ def read_labels(
             f"{name} has numbers of {others[0]!r} alone{with_total}; two classes are expected. If "
             f"all other rows are of a second class, name both: --classes {others[0]},OTHER."
         )
-    columns = [_numbers(values[column], column, name) for column in others]
-    if chosen is None and (total := _total(others, np.stack(columns, axis=1))) is not None:
+    cells = {column: there for column, there in values.items() if there is not None}
+    total = _total(others, list(cells.values()), numbers_are) if chosen is None else None
+    if total is not None:
         warnings.warn(
             f"the column {others[total]!r} of {name} is taken for a total of the others; if it is "
             "a class, name all classes with --classes.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
-        others, columns = (
-            others[:total] + others[total + 1 :],
-            columns[:total] + columns[total + 1 :],
-        )
-    order = np.argsort(others)
-    numbers = np.stack(columns, axis=1)[:, order]
-    found = LabelTable(ids.to_pylist(), [others[c] for c in order], numbers, source.files)
+        others = others[:total] + others[total + 1 :]
+    others = sorted(others)
+    numbers, are = numbers_of_cells({column: cells[column] for column in others}, name, numbers_are)
+    found = LabelTable(ids.to_pylist(), others, numbers, source.files, are)
     return found if known is None else _of_known(found, known, may_lack=False)
+
+
+def _has_number(cells: Cells | None) -> bool:
+    return cells is not None and cells.has_number
 
 
 def _refuse_repeated(ids: pa.Array, name: str) -> None:
@@ -160,15 +200,21 @@ def _total_name(column: str) -> bool:
     return column.strip().lower() in _TOTALS[:-1]  # n may be short for no
 
 
-def _total(names: list[str], numbers: FloatArray) -> int | None:
+def _total(names: list[str], cells: list[Cells], numbers_are: NumbersAre) -> int | None:
     """Where a column of totals is among those of classes.
 
     That is one whose name says so and which is the sum of the others, or says how many rows their
-    shares are of; or, by any name, one that is their sum in at least five bags.
+    shares are of; or, by any name, one that is their sum in at least five bags. Where numbers are
+    not exact, the name alone tells.
     """
     if len(names) < 3:
         return None
     named = [c for word in _TOTALS for c, x in enumerate(names) if x.strip().lower() == word]
+    if not said(numbers_are, "auto", "counts", "proportions", "relative", "sample") or any(
+        there.example or np.isnan(there.low).any() for there in cells
+    ):
+        return next((c for c in named if _total_name(names[c])), None)
+    numbers = np.stack([there.low for there in cells], axis=1)
     order: list[int] = [*named, *range(len(names))]
     for c in order:
         rest, own = np.delete(numbers, c, axis=1), numbers[:, c]
@@ -201,56 +247,103 @@ def _two_classes(
     table: pa.Table,
     files: list[Path],
     known: Sequence[str] | None,
+    numbers_are: NumbersAre,
 ) -> LabelTable:
     """One class's numbers as they stand, and the rest for the other one."""
     one, _, total = pair
     name = str(files[0])
     _refuse_repeated(ids, name)
-    own = _numbers(_typed(table.column(one)), one, name)
-    rest = np.full(len(own), np.nan)
-    if total is not None:
-        totals = _numbers(_typed(table.column(total)), total, name)
-        if ((own != np.rint(own)) | (own > totals)).any():
+    own, are = numbers_of_cells({one: readable(table, one, name)}, name, numbers_are)
+    rest = np.full_like(own, np.nan)
+    if total is not None and said(are, "auto", "counts", "proportions", "relative", "sample"):
+        totals, _ = numbers_of_cells({total: readable(table, total, name)}, name, "auto")
+        if ((own != np.rint(own)) & ~np.isnan(own) | (own > totals)).any():
             raise ValueError(
                 f"{name} has {one!r} and {total!r}, but {one!r} is no count up to {total!r} in "
                 "every row; give counts, or leave the total out."
             )
         rest = totals - own
     classes = list(known) if known is not None else sorted(pair[:2])
-    numbers = np.stack([own if label == one else rest for label in classes], axis=1)
-    return LabelTable(ids.to_pylist(), classes, numbers, files)
+    both = [own if label == one else rest for label in classes]
+    return LabelTable(ids.to_pylist(), classes, np.concatenate(both, axis=1), files, are)
+
+
+def _of_bounds(
+    ids: pa.Array,
+    table: pa.Table,
+    columns: list[str],
+    classes: Sequence[str] | None,
+    files: list[Path],
+) -> LabelTable:
+    """Ranges from two columns for each class."""
+    name = str(files[0])
+    _refuse_repeated(ids, name)
+    found = bound_columns(columns, classes, name)
+    if classes is None:
+        found = {label: pair for label, pair in found.items() if not _total_name(label)}
+        if len(found) < 2:
+            raise ValueError(
+                f"{name} has bounds of {', '.join(map(repr, found))} alone; two classes are "
+                "expected. If all other rows are of a second class, name both with --classes."
+            )
+    names = sorted(found) if classes is None else list(classes)
+    numbers = np.full((len(ids), len(names), 2), np.nan)
+    for c, label in enumerate(names):
+        if label not in found:
+            continue  # it has the rest
+        low, high = (readable(table, column, name) for column in found[label])
+        for column, cells in zip(found[label], (low, high), strict=True):
+            if cells.example and column != label:
+                raise ValueError(
+                    f"the column {column!r} of {name} has {cells.example!r}; a number is expected "
+                    "in a column of bounds, nothing where there is none."
+                )
+        numbers[:, c, 0], numbers[:, c, 1] = low.low, high.high
+        if (bad := low.low > high.high).any():
+            b = int(np.argmax(bad))
+            raise ValueError(
+                f"{name} has {low.low[b]:g} in {found[label][0]!r} and {high.high[b]:g} in "
+                f"{found[label][1]!r} for bag {ids[b].as_py()!r}; the lower bound must not be "
+                "above the upper one."
+            )
+    return LabelTable(ids.to_pylist(), names, numbers, files, "ranges")
 
 
 def _long(
-    classes: pa.Array,
     ids: pa.Array,
+    table: pa.Table,
     columns: list[str],
-    column: pa.ChunkedArray,
+    cells: Cells | None,
     files: list[Path],
+    numbers_are: NumbersAre,
 ) -> LabelTable:
     class_column, number_column = columns
     name = str(files[0])
+    classes = category_texts(table.column(class_column))
     if classes.null_count:
         row = classes.is_null().index(True).as_py() + 1
         raise ValueError(f"{name} has no {class_column} in row {row}.")
-    values = _numbers(column, number_column, name)
+    if cells is None:
+        cells = readable(table, number_column, name)
+    values, are = numbers_of_cells({number_column: cells}, name, numbers_are)
     found, labels = list(dict.fromkeys(ids.to_pylist())), sorted(set(classes.to_pylist()))
     places = {key: b for b, key in enumerate(found)}
     columns_of_classes = {label: c for c, label in enumerate(labels)}
-    numbers = np.full((len(found), len(labels)), np.nan)
-    for key, label, value in zip(ids.to_pylist(), classes.to_pylist(), values, strict=True):
+    numbers = np.zeros((len(found), len(labels), *values.shape[2:]))
+    there = np.zeros((len(found), len(labels)), dtype=np.bool_)
+    for key, label, value in zip(ids.to_pylist(), classes.to_pylist(), values[:, 0], strict=True):
         place = places[key], columns_of_classes[label]
-        if not np.isnan(numbers[place]):
+        if there[place]:
             raise ValueError(f"{name} has class {label!r} of bag {key!r} twice; once is expected.")
-        numbers[place] = value
-    return LabelTable(found, labels, np.nan_to_num(numbers, nan=0.0), files)
+        numbers[place], there[place] = value, True
+    return LabelTable(found, labels, numbers, files, are)
 
 
 def _of_known(labels: LabelTable, known: Sequence[str], may_lack: bool) -> LabelTable:
     """The same numbers under exactly the known classes, 0 for one that is lacking; others may be
     there if they are 0 in all bags.
     """
-    there = (labels.numbers != 0).any(axis=0)
+    there = (labels.numbers != 0).any(axis=tuple({0, labels.numbers.ndim - 1} - {1}))
     if unknown := [
         x for x, some in zip(labels.classes, there, strict=True) if some and x not in known
     ]:
@@ -264,23 +357,7 @@ def _of_known(labels: LabelTable, known: Sequence[str], may_lack: bool) -> Label
             f"{labels.source} has no column for the class {missing[0]!r}; the model knows "
             f"{', '.join(known)}."
         )
-    numbers = np.zeros((len(labels.ids), len(known)))
+    numbers = np.zeros((len(labels.ids), len(known), *labels.numbers.shape[2:]))
     used = [c for c, label in enumerate(labels.classes) if label in known]
     numbers[:, [known.index(labels.classes[c]) for c in used]] = labels.numbers[:, used]
-    return LabelTable(labels.ids, list(known), numbers, labels.files)
-
-
-def _typed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Numbers, or the true and false of bags of one, where text is that; text otherwise."""
-    return inferred(column) if is_text(column.type) else column
-
-
-def _numbers(values: pa.ChunkedArray, column: str, name: str) -> FloatArray:
-    numbers = numbers_of(values, "numeric", column)
-    if np.isnan(numbers).any():
-        row = int(np.argmax(np.isnan(numbers))) + 1
-        raise ValueError(
-            f"the column {column!r} of {name} has no number in row {row}; "
-            "a count or a proportion is expected, 0 if there are none."
-        )
-    return numbers
+    return replace(labels, classes=list(known), numbers=numbers)

@@ -75,6 +75,11 @@ def check_bag_effects(data: BagData, model: str, by_likelihood: bool) -> None:
         raise ValueError(
             "bag effects are those of a linear model; leave --model mlp or --bag-effects out."
         )
+    if not data.bags.is_sharp.all():
+        raise ValueError(
+            "bag effects need exact counts: noise, ranges or rounding cannot be told from bags "
+            "that differ. Leave --bag-effects out."
+        )
     if not fits(data):
         raise ValueError(
             f"the table has {len(data):,} rows of {data.shape[0]:,} features, too many for bag "
@@ -101,17 +106,20 @@ def tau_of(chosen: Trial) -> float | None:
 
 
 def known_bags(chosen: Trial, key: list[str], ids: npt.NDArray[Any]) -> KnownBags | None:
-    """The bags with their effects, where the model has such."""
+    """The bags with their effects, where the model has such; the first ones are `ids`."""
     tau = tau_of(chosen)
     if tau is None or chosen.weights is None:
         return None
-    means, spreads = (chosen.weights[name].numpy() for name in ("effects", "spreads"))
+    n = len(ids)
+    means, spreads = (chosen.weights[name].numpy()[:n] for name in ("effects", "spreads"))
     return KnownBags(tuple(key), tuple(ids.tolist()), BagEffects(tau, means, spreads))
 
 
 def differences(chosen: Trial, data: BagData) -> BagsDiffer | None:
-    """Whether a linear model by maximum likelihood should have bag effects; None of others."""
-    if chosen.weights is None or chosen.tau is not None:
+    """Whether a linear model by maximum likelihood should have bag effects; None of others, and
+    where the counts are not exact.
+    """
+    if chosen.weights is None or chosen.tau is not None or not data.bags.is_sharp.all():
         return None
     W, b = (chosen.weights[name].numpy() for name in ("weight", "bias"))
     return BagsDiffer(*bags_differ(data.inputs.double().numpy() @ W.T + b, data.bags))

@@ -21,7 +21,7 @@ from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.storage.files import new_beside, refuse_foreign, remove_leftovers
 from bagwise.tabular.bag_table import encode_rows, match_rows, match_some, places
 from bagwise.tabular.columns import Surprises
-from bagwise.tabular.known_shares import shares_of
+from bagwise.tabular.known_shares import refuse_inexact, shares_of
 from bagwise.tabular.labels import bag_ids, read_labels
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.source import Paths, Source
@@ -42,6 +42,7 @@ class Written(NamedTuple):
         bags_left_out: names of the bags that only one of the two files has.
         of_known_bags: rows of bags whose effect the model knows; None for a model without effects.
         tau: with known shares, how far bags differ by more than their rows explain.
+        counts_are: how the bags' counts are known where they are not exact; empty where they are.
     """
 
     rows: int
@@ -50,6 +51,7 @@ class Written(NamedTuple):
     bags_left_out: Sequence[str] = ()
     of_known_bags: int | None = None
     tau: float | None = None
+    counts_are: str = ""
 
 
 def predict_table(
@@ -90,12 +92,13 @@ def predict_table(
     if labels is not None:
         if not key:
             raise ValueError("--labels says what is known of bags; say with --bag which they are.")
-        known = read_labels(labels, list(key), known=model.classes)
+        refuse_inexact(labels_are)
+        known = read_labels(labels, list(key), known=model.classes, numbers_are=labels_are)
     _check_out(out, [*source.files, *(known.files if known else [])], model.classes, force)
     source.require([*key, *model.columns.names])
     kept = _kept(source, model, keep)
     if known is not None:
-        shares = shares_of(known, labels_are)
+        shares = shares_of(known, known.numbers_are)
         place, left_out = match_some(source, list(key), known, skip_unmatched, progress)
         return _predict_by_shares(model, source, kept, out, place, shares, left_out, progress)
     names = model.bag_columns(source.schema.names, key)
@@ -176,12 +179,13 @@ def label_table(
 
     The probabilities are those of a row's label given its bag's counts, and `most_probable` is the
     class that has the largest; `label` is that of the most probable labeling of the whole bag with
-    exactly these counts. The former is right more often, the latter has the right totals. Rows of
-    bags that are left out (`skip_unmatched`) are left out. The own effect of a bag does not matter
-    here: given the counts, the labels do not depend on it.
+    exactly these counts. The former is right more often, the latter has the right totals. Where
+    counts are not exact, what is known of them takes their place, and the totals are those that are
+    most probable. Rows of bags that are left out (`skip_unmatched`) are left out. The own effect of
+    a bag does not matter here: given the counts, the labels do not depend on it.
     """
     source = Source(data, typed=False)
-    known = read_labels(labels, key, known=model.classes)
+    known = read_labels(labels, key, known=model.classes, numbers_are=labels_are)
     _check_out(out, [*source.files, *known.files], model.classes, force)
     source.require([*key, *model.columns.names])
     kept = _kept(source, model, keep, MOST_PROBABLE)
@@ -190,7 +194,6 @@ def label_table(
         key,
         known,
         columns=model.columns,
-        labels_are=labels_are,
         skip_unmatched=skip_unmatched,
         progress=progress,
     )
@@ -218,7 +221,13 @@ def label_table(
             p = posterior[own].astype(np.float64)
             write(copied, [model.named(p.argmax(-1)), model.named(best[own])], p)
             row += batch.num_rows
-    return Written(len(log_probs), surprises, n_rows - len(order), rows_found.left_out)
+    return Written(
+        len(log_probs),
+        surprises,
+        n_rows - len(order),
+        rows_found.left_out,
+        counts_are=rows_found.counts_are,
+    )
 
 
 def _kept(source: Source, model: TableModel, keep: Sequence[str] | None, *more: str) -> list[str]:

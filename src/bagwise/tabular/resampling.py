@@ -32,6 +32,7 @@ except ImportError:  # Windows has none
 
 _PIECE = 5  # fits that are kept together
 _DATA = "data.safetensors"
+_BAGS = ("sizes", "low", "begins", "log_f", "expected")  # `Bags.tensors`
 
 
 def bootstrap_coefficients(
@@ -77,8 +78,7 @@ def bootstrap_coefficients(
             folder / _DATA,
             {
                 "inputs": torch.as_tensor(data.inputs),
-                "sizes": torch.tensor(data.bags.sizes),
-                "counts": torch.tensor(data.bags.counts),
+                **_tensors_of(data.bags),
                 "weights": torch.from_numpy(known.fit.weights),
                 "intercept": torch.from_numpy(known.fit.intercept),
             },
@@ -151,10 +151,16 @@ def _fitted(folder: Path, piece: range) -> Tensors:
     return {"coefficients": torch.from_numpy(coefficients)}
 
 
+def _tensors_of(bags: Bags) -> Tensors:
+    """What is known of bags; `Bags.of_tensors` makes them again."""
+    pairs = zip(_BAGS, bags.tensors, strict=True)
+    return {name: tensor for name, tensor in pairs if tensor is not None}
+
+
 @lru_cache(maxsize=1)
 def _data(folder: Path) -> tuple[FloatArray, Bags, LinearFit]:
     """What a process fits to; read once."""
     tensors, facts = load_tensors(folder / _DATA)
-    bags = Bags(tensors["sizes"].numpy(), tensors["counts"].numpy())
+    bags = Bags.of_tensors(*(tensors[name] for name in _BAGS if name in tensors))
     fit = fit_of(tensors["weights"].numpy(), tensors["intercept"].numpy(), facts["ridge"])
     return tensors["inputs"].double().numpy(), bags, fit

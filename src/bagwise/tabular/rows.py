@@ -38,9 +38,8 @@ def matched_rows(
     return match_rows(
         source,
         key,
-        read_labels(counts.labels, key, known=model.classes),
+        read_labels(counts.labels, key, known=model.classes, numbers_are=counts.labels_are),
         columns=model.columns,
-        labels_are=counts.labels_are,
         skip_unmatched=counts.skip_unmatched,
         progress=progress,
     )

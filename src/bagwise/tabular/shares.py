@@ -107,7 +107,7 @@ def estimate_shares(
         reach = known.quantile() * np.sqrt(errors**2 + of_labels)
         if bootstrap:
             assert bags is not None
-            _check_table(model, bags)
+            _check_table(model, bags, found.counts_are)
             drawn = bootstrap_coefficients(
                 model, BagData(inputs, bags), bootstrap, processes, keep, progress
             )
@@ -144,9 +144,19 @@ def _check_bootstrap(model: TableModel, draws: int, counts: Counts | None) -> No
         )
 
 
-def _check_table(model: TableModel, bags: Bags) -> None:
+def _check_table(model: TableModel, bags: Bags, counts_are: str) -> None:
     """Fits to other rows would say how sure another model is."""
     fitted = model.facts.data
+    if fitted.labelled_rows:
+        raise ValueError(
+            "the model was fitted with labels of rows (--row-labels), which the bootstrap cannot "
+            "use; leave --bootstrap out: the other intervals allow for them."
+        )
+    if fitted.counts_are != counts_are:
+        raise ValueError(
+            f"the model was fitted to {fitted.counts_are or 'exact counts'}; these are "
+            f"{counts_are or 'exact counts'}. Give --labels-are, --noise and --clipped as in fit."
+        )
     if (fitted.n_bags, fitted.rows_used) != (len(bags), bags.n_instances):
         raise ValueError(
             "the bootstrap needs the table that the model was fitted to, of "
@@ -187,7 +197,8 @@ def duncan_davis(group: IntArray, n_groups: int, bags: Bags) -> FloatArray:
     """(G, C, 2) least and largest share of each class in each group that the bags' counts allow.
 
     Of the m rows of a group in a bag of K, of which n have a class, at least max(0, n - (K - m))
-    and at most min(m, n) have it; summed over bags.
+    and at most min(m, n) have it; summed over bags. Where a count is not exact, the least n it can
+    be makes the lower bound, the largest one the upper bound; noise rules out next to nothing.
 
     Args:
         group: (N,) the group of each row, in the order of the bags.
@@ -200,10 +211,10 @@ def duncan_davis(group: IntArray, n_groups: int, bags: Bags) -> FloatArray:
     """
     m = np.zeros((len(bags), n_groups), dtype=np.int64)
     np.add.at(m, (bags.bag_of_row, group), 1)
-    n = bags.counts[:, None, :]
     m = m[:, :, None]
-    least = np.maximum(0, n - (bags.sizes[:, None, None] - m)).sum(axis=0)
-    most = np.minimum(m, n).sum(axis=0)
+    others = bags.sizes[:, None, None] - m
+    least = np.maximum(0, bags.least[:, None, :] - others).sum(axis=0)
+    most = np.minimum(m, bags.most[:, None, :]).sum(axis=0)
     shares: FloatArray = np.stack([least, most], axis=-1) / np.maximum(m.sum(axis=0), 1)[..., None]
     return shares
 

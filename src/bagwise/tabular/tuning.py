@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
 from bagwise.likelihood.ridge import bag_folds, mean_per_instance
-from bagwise.tabular.assessment import baseline_log_likelihoods
+from bagwise.tabular.baseline import baseline_log_likelihoods, overall_shares
 from bagwise.tabular.model import log_probs_by
 from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training import Callback, DivergedError
@@ -184,15 +184,19 @@ class Search:
             found.append(Trial(model, setting, float(curve[best]), nothing, lr=lr, epochs=epochs))
         return sorted(found, key=_by_loss)
 
+    @cached_property
+    def _baseline(self) -> FloatArray:
+        """(B,) log P(S) of bags whose rows all have the overall shares."""
+        bags = self.data.bags
+        return baseline_log_likelihoods(bags, overall_shares(bags))
+
     def _is_behind(self, trial: Trial, part: int, rival: Trial | None) -> bool:
         """Whether a model is hopeless: a rival that has learnt something is ahead on these bags."""
         if rival is None:
             return False
         split = smaller(self.data.bags, self.splits[part], RUNG)
         bags = self.data.bags.select(split[1])
-        gains = rival.of_bags - baseline_log_likelihoods(
-            self.data.bags, self.data.bags.counts.sum(axis=0) / len(self.data)
-        )
+        gains = rival.of_bags - self._baseline
         known = np.flatnonzero(~np.isnan(gains))
         mean, error = mean_per_instance(gains[known], self.data.bags.select(known))
         if mean < 2 * error:

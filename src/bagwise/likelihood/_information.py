@@ -1,0 +1,101 @@
+"""The information that bags hold about a linear model, where counts are not exact too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from bagwise.bags import FloatArray, IntArray
+from bagwise.likelihood._curvature import information_rows
+from bagwise.likelihood.objective import BagLikelihood, Evaluation
+from bagwise.posterior.auto import AUTO_STATES, fill_auto
+
+_STEP = 3e-3  # of logits, in differences of expected counts
+
+
+def bag_information(
+    likelihood: BagLikelihood, theta: FloatArray, found: Evaluation, tau: float
+) -> Iterator[tuple[IntArray, FloatArray]]:
+    """Rows A of the information A'A of bags, some at a time, as `information_rows` gives them.
+
+    Where counts N are not exact, their covariance given what is known, W, is not 0, and the best
+    linear score is that of their expectation:
+
+        (dm / d theta)' V^-1 (V - W) V^-1 (dm / d theta)
+
+    W is the derivative of the expected counts by an intercept of the bag. Rows whose label is known
+    are no part of the sums m and V, see `label_information`.
+    """
+    bags, D = likelihood.bags, likelihood.basis.shape[1]
+    p = found.probabilities
+    labelled = _labelled_rows(likelihood)
+    if len(labelled):
+        assert bags.row_labels is not None
+        p = p.copy()
+        p[labelled] = np.eye(bags.n_classes)[bags.row_labels[labelled]]
+    spread = None if bags.potentials is None else _count_covariances(likelihood, theta)
+    for part, rows in information_rows(likelihood.X1, p, bags, likelihood.basis, tau):
+        if spread is not None:
+            soft = np.flatnonzero(~bags.is_sharp[part])
+            if len(soft):
+                V = _prior_covariances(likelihood, p, part[soft]) + 1e-12 * np.eye(D)
+                inverse = np.linalg.inv(np.linalg.cholesky(V))
+                kept = np.eye(D) - inverse @ spread[part[soft]] @ inverse.transpose(0, 2, 1)
+                values, vectors = np.linalg.eigh((kept + kept.transpose(0, 2, 1)) / 2)
+                root = vectors * np.sqrt(np.clip(values, 0.0, 1.0))[:, None, :]
+                rows[soft] = root.transpose(0, 2, 1) @ rows[soft]
+        yield part, rows
+
+
+def label_information(likelihood: BagLikelihood, found: Evaluation) -> FloatArray:
+    """(P, P) the information of labels of rows that are known, in bags of several rows; those in
+    bags of one are counts, too.
+    """
+    X1, basis = likelihood.X1, likelihood.basis
+    d, D = X1.shape[1], basis.shape[1]
+    labelled = _labelled_rows(likelihood)
+    total = np.zeros((d, D, d, D))
+    X, p = X1[labelled], found.probabilities[labelled]
+    q = p @ basis
+    for e in range(D):
+        for f in range(D):
+            T = p @ (basis[:, e] * basis[:, f]) - q[:, e] * q[:, f]
+            total[:, e, :, f] = X.T @ (T[:, None] * X)
+    return total.reshape(d * D, d * D)
+
+
+def _labelled_rows(likelihood: BagLikelihood) -> IntArray:
+    """Rows with a label in bags of several rows."""
+    bags = likelihood.bags
+    if bags.row_labels is None:
+        return np.zeros(0, dtype=np.int64)
+    return np.flatnonzero((bags.row_labels >= 0) & (bags.sizes[bags.bag_of_row] > 1))
+
+
+def _count_covariances(likelihood: BagLikelihood, theta: FloatArray) -> FloatArray:
+    """(B, D, D) the covariance of counts given what is known of the bags, by differences."""
+    bags, basis = likelihood.bags, likelihood.basis
+    z: FloatArray = likelihood.X1 @ (theta @ basis.T)
+    value, weights = np.empty(len(bags)), np.empty(z.shape)
+    found = np.empty((len(bags), basis.shape[1], basis.shape[1]))
+    for e in range(basis.shape[1]):
+        counts = []
+        for sign in (1, -1):
+            shifted = torch.from_numpy(z + sign * _STEP * basis[:, e])
+            possible = bags.others_impossible(shifted).numpy()
+            fill_auto(possible, bags, value, weights, AUTO_STATES)
+            counts.append(np.add.reduceat(weights, bags.offsets[:-1]))
+        found[:, e] = (counts[0] - counts[1]) @ basis / (2 * _STEP)
+    symmetric: FloatArray = (found + found.transpose(0, 2, 1)) / 2
+    return symmetric
+
+
+def _prior_covariances(likelihood: BagLikelihood, p: FloatArray, index: IntArray) -> FloatArray:
+    """(n, D, D) the covariance of counts by the model alone."""
+    bags, basis = likelihood.bags, likelihood.basis
+    own, offsets = p[bags.rows(index)], bags.select(index).offsets[:-1]
+    q = own @ basis
+    square = np.einsum("kc,ce,cf->kef", own, basis, basis, optimize=True)
+    return np.add.reduceat(square - q[:, :, None] * q[:, None, :], offsets)
