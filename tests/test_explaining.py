@@ -104,6 +104,22 @@ def test_shares_of_groups_lie_in_their_intervals_and_in_the_bounds(made: Path) -
     assert found[0].share + found[1].share == pytest.approx(1)
 
 
+def test_groups_of_an_ordered_category_are_in_its_order(tmp_path: Path) -> None:
+    rows = [f"{row % 10},{size}" for row, size in enumerate(["S", "M", "L", "XL"] * 30)]
+    (tmp_path / "rows.csv").write_text("\n".join(["ward,size", *rows]))
+    counts = [f"{ward},{4 + ward % 3},{8 - ward % 3}" for ward in range(10)]
+    (tmp_path / "bags.csv").write_text("\n".join(["ward,no,yes", *counts]))
+    model = fit_table(
+        tmp_path / "rows.csv",
+        "ward",
+        tmp_path / "bags.csv",
+        model="linear",
+        ordered={"size": ["S", "M", "L", "XL"]},
+    )
+    found = estimate_shares(model, tmp_path / "rows.csv", ["size"])
+    assert [share.group for share in found[::2]] == [("S",), ("M",), ("L",), ("XL",)]
+
+
 def test_small_groups_have_wide_intervals(made: Path) -> None:
     model = TableModel.load(made / "m")
     few = estimate_shares(model, made / "rows.csv", ["precinct", "town"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from bagwise.cli import app
+from bagwise.reports.summary import _what_was_learnt
 from bagwise.reports.whiskers import MOST_LINES, effects_chart, importance_chart, shares_chart
 from bagwise.tabular.explaining import Effect
 from bagwise.tabular.fitting import fit_table
@@ -87,6 +89,14 @@ def test_the_largest_of_many_groups_are_drawn() -> None:
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names[0].startswith("Town 10 ")  # 0 to 9 have the fewest rows
     assert len(names) == MOST_LINES
+
+
+def test_intervals_of_a_bootstrap_are_called_so() -> None:
+    shares = group_shares(2, ["no", "yes"])
+    again = [replace(share, bootstrap=(0.2, 0.5)) for share in shares]
+    for given, name in ((shares, "95 % interval"), (again, "95 % interval (bootstrap)")):
+        [legend] = shares_chart(given, ["town", "age"]).legends
+        assert legend.get_texts()[0].get_text() == name
 
 
 def test_bars_and_bands_are_where_they_should_be() -> None:
@@ -211,3 +221,13 @@ def test_estimate_draws_a_picture_and_replaces_only_its_own(made: Path, tmp_path
         assert problem in output
     assert other.read_bytes() == b"\x89PNG of someone else"
     assert run(*start, other, "--force")[0] == 0
+
+
+def test_one_effect_of_many_is_sure_where_it_is_far_from_0() -> None:
+    def effect(column: str, value: float) -> Effect:
+        low, high = value - 1.96, value + 1.96
+        return Effect(column, "yes", value, 1.0, low, high, (value, low, high), "1")
+
+    others = [effect(f"x{i}", 0.5) for i in range(6)]
+    assert _what_was_learnt([effect("ses", 4.5), *others], ()).endswith("effects: ses.")
+    assert "1 have an interval without 0" in _what_was_learnt([effect("ses", 2.1), *others], ())

@@ -231,6 +231,20 @@ def test_codes_are_missing_and_named(codes: list[int]) -> None:
     np.testing.assert_allclose(X[1, 0], (40 - known.mean()) / known.std(), rtol=1e-5)
 
 
+def test_codes_beyond_a_long_tail_are_missing_and_the_tail_is_cut() -> None:
+    incomes = np.random.default_rng(0).lognormal(10, 1, 2000).round()
+    column, (note,) = only({"income": [*incomes, *[99999999.0] * 40]})
+    assert column.codes == (99999999,)
+    assert column.high is not None
+    assert column.high < incomes.max()
+    assert note.startswith("income: 40 rows have 99999999, far from all other values")
+    near = np.minimum(incomes, column.high)
+    np.testing.assert_allclose([column.mean, column.std], [near.mean(), near.std()])
+    donations = [20, 30, 50, 70, 100] * 80 + [1000, 2000, 5000, 10000] * 3  # no codes: a tail
+    column, _ = only({"donation": donations})
+    assert column.codes == ()
+
+
 def test_a_date_that_stands_for_none_is_a_code() -> None:
     days = [datetime.date(2015, 1, 1) + datetime.timedelta(days=7 * i) for i in range(200)]
     column, notes = only({"d": [*days, *[datetime.date(9999, 12, 31)] * 3]})

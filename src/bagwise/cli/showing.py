@@ -157,11 +157,15 @@ def show_scores(scores: Scores) -> None:
     if len(scores.classes) > MOST_SHOWN:
         _show_confusions(scores)
         return
+    names = list(scores.classes)
+    width = max(map(len, names)) + sum(len(name) + 3 for name in names) + 4
+    if numbered := width > console.width:  # long names would be broken into many lines
+        names = [f"{place} {name}" for place, name in enumerate(names, 1)]
     confusion = Table(title="Rows by true (down) and predicted class (across)")
     confusion.add_column("")
-    for name in scores.classes:
-        confusion.add_column(name, justify="right")
-    for name, row in zip(scores.classes, scores.confusion.tolist(), strict=True):
+    for name in names:
+        confusion.add_column(name.split()[0] if numbered else name, justify="right")
+    for name, row in zip(names, scores.confusion.tolist(), strict=True):
         confusion.add_row(name, *(f"{n:,}" for n in row))
     console.print(confusion)
 

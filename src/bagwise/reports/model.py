@@ -13,7 +13,7 @@ from bagwise.reports.answers import answer_sections
 from bagwise.reports.page import page, paragraph, picture, section, table
 from bagwise.reports.summary import summary
 from bagwise.tabular.columns import Column, Columns
-from bagwise.tabular.explaining import Effect, effects
+from bagwise.tabular.explaining import SHARED, Effect, effects
 from bagwise.tabular.facts import FitFacts, SurprisingBag
 from bagwise.tabular.importance import Importance
 from bagwise.tabular.model import TableModel
@@ -51,6 +51,7 @@ def model_report(
     except ValueError as error:
         raise ValueError(f"{source} is damaged: {error} Fit the model again.") from error
     found = effects(model) if model.intervals is not None else []
+    found = [effect for effect in found if effect.unit != SHARED]  # each is of many values
     return _report(facts, model.columns, found, answers or Answers())
 
 

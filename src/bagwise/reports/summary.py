@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 from bagwise.reports.page import paragraph, table
 from bagwise.tabular.columns import Columns
@@ -69,12 +69,22 @@ def _what_was_learnt(effects: Sequence[Effect], importances: Sequence[Importance
     if not effects:
         return ""
     sure = [e.column for e in effects if e.low > 0 or e.high < 0]
-    if len(sure) <= binom.ppf(0.975, len(effects), 0.05):
+    without = len(sure)
+    if len(sure) <= binom.ppf(0.975, len(effects), 0.05):  # so many may be without an effect
+        sure = [e.column for e in effects if _is_sure(e, of=len(effects))]
+    if not sure:
         return (
-            f"Of {len(effects):,} effects {len(sure):,} have an interval without 0, which may be "
+            f"Of {len(effects):,} effects {without:,} have an interval without 0, which may be "
             "chance: no column's effect is sure, taken alone."
         )
     return f"Columns with the surest effects: {_listed(list(dict.fromkeys(sure)))}."
+
+
+def _is_sure(effect: Effect, of: int) -> bool:
+    """Whether chance makes one of so many so sure in less than 5 % of reports (Bonferroni)."""
+    half = (effect.high - effect.low) / 2
+    needed = norm.isf(0.025 / of) / norm.isf(0.025)  # in halves of the 95 % interval
+    return bool(abs(effect.effect) > needed * half)
 
 
 def _listed(names: Sequence[str]) -> str:

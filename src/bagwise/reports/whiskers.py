@@ -70,8 +70,9 @@ def shares_chart(shares: Sequence[GroupShare], by: Sequence[str]) -> Figure:
         ]
         for label in labels
     }
-    title = "share of {}"
-    return _whiskers(panels, title, f"share, by {one_line(', '.join(by), 60)}", percent=True)
+    xlabel = f"share, by {one_line(', '.join(by), 60)}"
+    bar = "95 % interval" + " (bootstrap)" * any(s.bootstrap for s in shares)
+    return _whiskers(panels, "share of {}", xlabel, percent=True, bar=bar)
 
 
 def largest_groups(shares: Sequence[GroupShare]) -> set[tuple[str, ...]]:
@@ -86,6 +87,7 @@ def _whiskers(
     xlabel: str,
     zero: bool = False,
     percent: bool = False,
+    bar: str = "95 % interval",
 ) -> Figure:
     """Points with bars, a line for each, below each other; panels beside each other."""
     mpl.use("Agg")
@@ -112,7 +114,7 @@ def _whiskers(
             axes.set_xlim(0, 1)
             axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
         axes.tick_params(axis="x", labelsize=8, labelbottom=True)
-    handles = _legend(panels)
+    handles = _legend(panels, bar)
     if handles:
         figure.legend(
             handles=handles, loc="outside upper right", fontsize=8, ncols=2, frameon=False
@@ -121,12 +123,12 @@ def _whiskers(
     return figure
 
 
-def _legend(panels: dict[str, list[Line]]) -> list[Any]:
+def _legend(panels: dict[str, list[Line]], name: str) -> list[Any]:
     """What bars and bands are, where there are bands."""
     lines = [line for of_panel in panels.values() for line in of_panel]
     if not any(line.band for line in lines):
         return []
-    bar = Line2D([], [], color=BLUE, linewidth=1.6, marker="o", markersize=4, label="95 % interval")
+    bar = Line2D([], [], color=BLUE, linewidth=1.6, marker="o", markersize=4, label=name)
     band = Patch(facecolor=_BAND, edgecolor=_EDGE, label="possible by the counts alone")
     return [bar, band] if any(line.bar for line in lines) else [band]
 

@@ -22,7 +22,7 @@ FAR = 10.0  # times the spread from the median
 RARE = 0.05  # most of the rows that may be called far
 CODES = 3  # different values on a side that may be codes for missing ones,
 GAP = 2.0  # if they are so many times as far from the median as the last ordinary value
-WIDE_GAP = 5.0  # the same for single values to be noted; less is the end of a long tail
+WIDE_GAP = 5.0  # the same beyond a tail, and for single values to be noted
 SKEWED, TAILED = 2.0, 6.0  # skewness and excess kurtosis, those of an exponential distribution
 _RANGES = ((25, 75), (10, 90), (5, 95), (1, 99))  # percentiles; their distance is the spread
 
@@ -127,9 +127,10 @@ class Far:
 def far_values(sample: Floats) -> Far:
     """Values farther from the median than ten times the distance of the quartiles.
 
-    Up to three different ones on a side that are repeated, twice as far as all others, are codes.
-    Others are taken for the last ordinary value. Where more than 5 % would be, or where the
-    quartiles are the same, wider percentiles take their place.
+    Up to three different ones on a side that are repeated, twice as far as all others, are codes
+    (five times where some of the others are far too). Others are taken for the last ordinary value.
+    Where more than 5 % would be, or where the quartiles are the same, wider percentiles take their
+    place.
 
     >>> ages = np.array([*range(20, 80), 99999, 99999])
     >>> far_values(ages.astype(float)).codes
@@ -173,11 +174,28 @@ def _beyond(sample: Floats, median: float, reach: float) -> _Side:
         return _Side(median + reach)
     last = float(sample[~far].max())
     values, counts = np.unique(sample[far], return_counts=True)
-    gap = (values[0] - median) / (last - median) if last > median else math.inf
-    if gap > GAP and len(values) <= CODES and counts.min() > 1:
-        return _Side(median + reach, tuple(values.tolist()), int(counts.sum()))
-    apart = tuple(sample[far].tolist()) if gap > WIDE_GAP else ()
-    return _Side(last, cut=int(counts.sum()), apart=apart)
+    with np.errstate(divide="ignore"):
+        gaps = (values - median) / (np.array([max(last, median), *values[:-1]]) - median)
+    tail = len(values) - _coded(gaps, counts)  # values that are no codes
+    codes, coded = tuple(values[tail:].tolist()), int(counts[tail:].sum())
+    if not tail:
+        return _Side(median + reach, codes, coded)
+    cut = np.repeat(values[:tail], counts[:tail]).tolist()
+    return _Side(last, codes, coded, len(cut), tuple(cut) if gaps[0] > WIDE_GAP else ())
+
+
+def _coded(gaps: Floats, counts: npt.NDArray[np.int64]) -> int:
+    """How many of the far values, ascending, are codes: the last ones, each in several rows.
+
+    Args:
+        gaps: how many times as far from the median as the value before each is.
+        counts: in how many rows each is.
+    """
+    for n in range(min(CODES, len(gaps)), 0, -1):
+        enough = GAP if n == len(gaps) else WIDE_GAP  # beyond a tail the next value is far as well
+        if counts[-n:].min() > 1 and gaps[-n] > enough:
+            return n
+    return 0
 
 
 def is_heavy(sample: Floats) -> bool:

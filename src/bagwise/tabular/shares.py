@@ -14,6 +14,7 @@ from scipy.special import softmax
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
 from bagwise.tabular.bag_table import encode_rows
+from bagwise.tabular.columns import Columns
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.names import in_order
 from bagwise.tabular.resampling import bootstrap_coefficients
@@ -87,7 +88,7 @@ def estimate_shares(
         _check_bootstrap(model, bootstrap, counts)
     source = Source(data, typed=False, as_text=list(by))
     source.require([*by, *model.columns.names])
-    codes, names = _groups(source, by)
+    codes, names = _groups(source, by, model.columns)
     bags, order = None, np.arange(len(codes))
     if counts is not None:
         found = matched_rows(model, source, counts, progress)
@@ -219,8 +220,15 @@ def duncan_davis(group: IntArray, n_groups: int, bags: Bags) -> FloatArray:
     return shares
 
 
-def _groups(source: Source, by: Sequence[str]) -> tuple[IntArray, list[tuple[str, ...]]]:
-    """(N,) the group of each row, and the values that make each group, sorted."""
+def _groups(
+    source: Source, by: Sequence[str], columns: Columns
+) -> tuple[IntArray, list[tuple[str, ...]]]:
+    """(N,) the group of each row, and the values that make each group, sorted.
+
+    Values of ordered categories of the model are in their order.
+    """
+    levels = {c.name: c.categories for c in columns.columns if c.kind == "ordered"}
+    places = [{level: place for place, level in enumerate(levels.get(name, ()))} for name in by]
     numbers: dict[tuple[str, ...], int] = {}
     parts = []
     for batch in source.batches(list(by)):
@@ -229,7 +237,13 @@ def _groups(source: Source, by: Sequence[str]) -> tuple[IntArray, list[tuple[str
         parts.append([numbers.setdefault(value, len(numbers)) for value in values])
     if not numbers:
         raise ValueError(f"{source.files[0]} has no rows.")
-    names = sorted(numbers, key=lambda group: [in_order(value) for value in group])
+    names = sorted(
+        numbers,
+        key=lambda group: [
+            (place.get(value, len(place)), in_order(value))
+            for place, value in zip(places, group, strict=True)
+        ],
+    )
     place = np.empty(len(names), dtype=np.int64)
     for position, name in enumerate(names):
         place[numbers[name]] = position
