@@ -65,7 +65,7 @@ def test_rows_that_are_all_labelled_are_as_informative_as_bags_of_one() -> None:
 
 
 def test_intervals_hold_the_truth_with_noisy_counts_ranges_and_labels() -> None:
-    """Of 180 intervals of 95 %, 162 or more do but in one of 10,000 cases."""
+    """Of 180 independent intervals of 95 %, 162 or more do but in two of 1,000 cases."""
     rng = np.random.default_rng(0)
     B, K, slope = 50, 12, 1.0
     hits: dict[str, list[bool]] = {"noise": [], "ranges": [], "labels": []}

@@ -105,7 +105,7 @@ def label(
     """Label the rows of bags whose counts are known, so that the labels have exactly these counts.
 
     `p_...` is the probability of each class given the bag's counts, and `most_probable` the class
-    that has the largest: take it where single rows matter, it is right more often. `label` is that
+    that has the largest: take it where single rows matter. `label` is that
     of the most probable labeling of the bag with exactly its counts: take it where totals matter.
     Where counts are not exact (noisy, ranges, rounded, sample, unknown), it is the most probable
     one given what is known of them, and totals need not be those of the file. Earlier labels of

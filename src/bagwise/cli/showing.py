@@ -109,7 +109,7 @@ def show_label_columns(written: Written) -> None:
     )
     console.print(
         f"{totals} `most_probable` is each row's likeliest "
-        "class by itself: right more often, for single rows.",
+        "class by itself: for single rows, where it is right more often if the model is right.",
         soft_wrap=True,
         highlight=False,
     )

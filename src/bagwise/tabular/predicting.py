@@ -179,9 +179,9 @@ def label_table(
 
     The probabilities are those of a row's label given its bag's counts, and `most_probable` is the
     class that has the largest; `label` is that of the most probable labeling of the whole bag with
-    exactly these counts. The former is right more often, the latter has the right totals. Where
-    counts are not exact, what is known of them takes their place, and the totals are those that are
-    most probable. Rows of bags that are left out (`skip_unmatched`) are left out. The own effect of
+    exactly these counts. If the model is right, the former is right more often; the latter has the
+    right totals. Where counts are not exact, what is known of them takes their place, and the
+    totals are those that are most probable. Rows of bags that are left out (`skip_unmatched`) are left out. The own effect of
     a bag does not matter here: given the counts, the labels do not depend on it.
     """
     source = Source(data, typed=False)
