@@ -181,8 +181,9 @@ def label_table(
     class that has the largest; `label` is that of the most probable labeling of the whole bag with
     exactly these counts. If the model is right, the former is right more often; the latter has the
     right totals. Where counts are not exact, what is known of them takes their place, and the
-    totals are those that are most probable. Rows of bags that are left out (`skip_unmatched`) are left out. The own effect of
-    a bag does not matter here: given the counts, the labels do not depend on it.
+    totals are those that are most probable. Rows of bags that are left out (`skip_unmatched`) are
+    left out. The own effect of a bag does not matter here: given the counts, the labels do not
+    depend on it.
     """
     source = Source(data, typed=False)
     known = read_labels(labels, key, known=model.classes, numbers_are=labels_are)
