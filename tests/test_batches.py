@@ -50,9 +50,9 @@ def test_no_bag_is_alone_in_a_batch_if_several_are_asked_for() -> None:
 
 def test_a_model_without_batch_normalisation_takes_its_steps_by_instances() -> None:
     data = bags_of(*[300] * 17)
-    assert batch_sizes(nn.Linear(5, 2), data, batch_bags=8) == [1] * 17
-    layer_norm = nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 2))
-    assert batch_sizes(layer_norm, data, batch_bags=8) == [1] * 17
+    for model in (nn.Linear(5, 2), nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 2))):
+        assert batch_sizes(model, data, batch_bags=8, batch_instances=300) == [1] * 17
+        assert batch_sizes(model, data, batch_bags=8, batch_instances=256) == [1] * 34  # parts
 
 
 def test_memory_goes_before_the_number_of_bags(monkeypatch: pytest.MonkeyPatch) -> None:

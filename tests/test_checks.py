@@ -28,7 +28,7 @@ BAD: dict[str, list[Any]] = {
     "optimizer": ["adamax", None, 1, ["adam"]],
     "optimizer_options": [None, [1], "x", {1: 2}],
     "schedule_options": [None, [1], "x", {1: 2}],
-    "augment": ["weak", 1, [len]],
+    "augment": [1, [len], True],
     "workers": [-1, 1.5, None, "x", True],
 }
 

@@ -25,7 +25,7 @@ from bagwise.experiments.datasets import load_dataset
 from bagwise.experiments.export import read_runs
 from bagwise.experiments.run import RESULT, RunResult, execute, protocol_data, read_result
 from bagwise.experiments.settings import RunSettings
-from bagwise.experiments.sweep import local_backend, run_sweep
+from bagwise.experiments.sweep import local_backend, run_sweep, take_over
 from bagwise.experiments.sweep_file import read_sweep
 
 RUN = RunSettings("digits", "linear", "cc", 8, 1e-2, 2, 0)
@@ -117,6 +117,29 @@ def test_a_sweep_file_becomes_runs(tmp_path: Path) -> None:
     assert len(survivors) == 5 * 2
     assert {r.lr for r in survivors if r.method == "cc"} == {1e-2}
     assert {r.lr for r in survivors if r.method == "dllp"} == {1e-3}
+
+
+def test_an_override_sets_views_and_options_of_methods(tmp_path: Path) -> None:
+    text = SWEEP.replace('"dllp"]', '"dllp", "two_views"]').replace(
+        'engine = "bethe"\n',
+        """engine = "bethe"
+[[override]]
+method = "two_views"
+augment = "weak"
+method_options = { target = "argmax", start = 2 }
+""",
+    )
+    runs = read_sweep(write_sweep(tmp_path, text)).runs
+    ours = [run for run in runs if run.method == "two_views"]
+    assert {run.augment for run in ours} == {"weak"}
+    assert {run.method_options for run in ours} == {(("start", 2), ("target", "argmax"))}
+    assert {(r.augment, r.method_options) for r in runs if r.method != "two_views"} == {(None, ())}
+    assert replace(RUN, augment="weak").name != RUN.name
+    with pytest.raises(ValueError, match="augment is 'weka'; choose one of weak"):
+        replace(RUN, augment="weka")
+    elsewhere = replace(RUN, augment="weka", check_names=False)
+    with pytest.raises(ValueError, match="augment is 'weka'"):
+        elsewhere.require_known()
 
 
 def test_rates_are_halved_from_stage_to_stage(tmp_path: Path) -> None:
@@ -442,6 +465,29 @@ def test_exported_runs_give_the_same_tables_and_curves(finished: Path, tmp_path:
     code, output = command("table", tmp_path)
     assert code == 2
     assert "runs.csv" in output
+
+
+def test_exported_runs_count_as_done(finished: Path, tmp_path: Path) -> None:
+    command("export", finished / "runs", "--out", tmp_path / "exported")
+    longer = SWEEP.replace('"dllp"]', '"dllp", "ot"]')
+    plan = read_sweep(write_sweep(tmp_path, longer))
+    assert take_over(plan, read_runs(tmp_path / "exported"), tmp_path / "runs") == 10 + 10
+    asked = []
+
+    def backend(runs: list[RunSettings], *_: Any) -> Any:
+        asked.extend(runs)
+        return iter(())
+
+    run_sweep(plan, tmp_path / "runs", backend=backend, progress=False)
+    assert {run.method for run in asked} == {"ot"}
+    assert tables(tmp_path) == tables(finished)
+    code, output = command(
+        *("sweep", finished / "sweep.toml", "--out", tmp_path / "other"),
+        *("--done", tmp_path / "exported"),
+    )
+    assert code == 0
+    assert "20 runs were done before" in output
+    assert not list((tmp_path / "other").rglob("checkpoint*"))
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_a_checkpoint_of_another_optimizer_is_refused(tmp_path: Path) -> None:
         ({"optimizer": rmsprop, "optimizer_options": {"a": 1}}, "optimizer is .*takes none"),
         ({"schedule_options": {"gamma": 1}}, "schedule is 'constant', which takes none"),
         ({"schedule": "step"}, r"schedule 'step'.*step_size.*see schedule_options"),
-        ({"augment": "weak"}, "augment is 'weak'; a function of inputs and a generator or None"),
+        ({"augment": 3}, "augment is 3; a name or a function of inputs and a generator or None"),
         ({"workers": -1}, "workers is -1"),
     ],
 )

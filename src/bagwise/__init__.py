@@ -9,7 +9,16 @@ if TYPE_CHECKING:
     from bagwise.bags import Bags, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
     from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
     from bagwise.estimator import BagKFold, LLPClassifier, bag_scorer
-    from bagwise.losses import cc_loss, dllp_loss, llpfc_loss, ot_loss, pll_loss, rc_loss
+    from bagwise.losses import (
+        cc_loss,
+        dllp_loss,
+        llpfc_loss,
+        ot_loss,
+        pll_loss,
+        pvc_loss,
+        rc_loss,
+        view_loss,
+    )
     from bagwise.posterior import Posterior, bag_posterior, most_probable_labeling
     from bagwise.tabular import read_bags
     from bagwise.training import TrainingOptions, train
@@ -36,9 +45,11 @@ __all__ = [
     "most_probable_labeling",
     "ot_loss",
     "pll_loss",
+    "pvc_loss",
     "rc_loss",
     "read_bags",
     "train",
+    "view_loss",
 ]
 __version__ = "0.1.0"
 
@@ -48,7 +59,16 @@ _ROOMS = {
     "bags": ("Bags", "DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Laplace"),
     "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
     "estimator": ("BagKFold", "LLPClassifier", "bag_scorer"),
-    "losses": ("cc_loss", "dllp_loss", "llpfc_loss", "ot_loss", "pll_loss", "rc_loss"),
+    "losses": (
+        "cc_loss",
+        "dllp_loss",
+        "llpfc_loss",
+        "ot_loss",
+        "pll_loss",
+        "pvc_loss",
+        "rc_loss",
+        "view_loss",
+    ),
     "posterior": ("Posterior", "bag_posterior", "most_probable_labeling"),
     "tabular": ("read_bags",),
     "training": ("TrainingOptions", "train"),

@@ -1,4 +1,4 @@
-"""The losses of the paper's methods: pure functions of logits and bags.
+"""Losses: pure functions of logits and bags.
 
 Logits are flat (N, C), sorted by bag. By default every loss is an average per instance: for bags of
 one size it is the paper's value, and for bags of different sizes a batch's loss is the mean of its
@@ -21,6 +21,7 @@ import math
 import warnings
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch.nn.functional import log_softmax
 
@@ -33,7 +34,9 @@ __all__ = [
     "llpfc_loss",
     "ot_loss",
     "pll_loss",
+    "pvc_loss",
     "rc_loss",
+    "view_loss",
     "weighted_cross_entropy",
 ]
 
@@ -143,6 +146,84 @@ def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean"
     sums = sums.masked_fill(counts == 0, 1)  # of no weight, and no mean may be the log of nothing
     log_means = sums.log() + top - sizes[:, None].log()
     return _reduced(-counts * log_means.masked_fill(counts == 0, 0), reduction, len(logits))
+
+
+def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean") -> torch.Tensor:
+    """PVC: the likelihood of each class's count apart from the others'.
+
+        loss = -1/N sum over bags of sum_c log P(N_c = n_c),     P under softmax(logits)
+
+    N_c, the number of instances of class c, is Poisson-binomial. The counts of a bag are not
+    independent: with two classes the one tells the other, and PVC counts it twice. It needs exact
+    counts.
+
+    Args:
+        logits: (N, C) of the model at hand.
+        bags: sizes and counts of the bags of these N instances.
+        reduction: "mean" per instance, "sum", or "none", a value for each bag.
+
+    >>> pvc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))      # -log(1/2) twice, / 2
+    tensor(0.6931)
+    """
+    check_logits(logits, bags)
+    if bags.row_labels is not None or not bags.is_sharp.all():
+        raise ValueError(
+            "PVC learns from exact counts alone, and here some are not exact or some labels are "
+            "known; use cc or rc."
+        )
+    of_class = log_softmax(logits, -1).T.reshape(-1)  # all instances for class 0, then class 1, ...
+    counts = bags.counts.T.reshape(-1)
+    sizes = np.tile(bags.sizes, bags.n_classes)
+    of_others = _log_complement(of_class)
+    log_likelihood = bag_posterior(
+        torch.stack([of_class, of_others], -1),
+        Bags(sizes, np.stack([counts, sizes - counts], -1)),
+    ).log_likelihood
+    return _reduced(-log_likelihood.reshape(bags.n_classes, -1).T, reduction, len(logits))
+
+
+def _log_complement(log_p: torch.Tensor) -> torch.Tensor:
+    """log(1 - p) from log p, of p up to 1 - 1e-7: beyond, single precision knows no other p than 1.
+
+    Either way to write it is accurate on its own side of p = 1/2.
+    """
+    half = -math.log(2)
+    small = torch.log1p(-log_p.clamp(max=half).exp())
+    large = torch.log(-torch.expm1(log_p.clamp(min=half, max=-1e-7)))
+    return torch.where(log_p < half, small, large)
+
+
+def view_loss(
+    logits: torch.Tensor,
+    weights: torch.Tensor,
+    sureness: torch.Tensor | None = None,
+    *,
+    threshold: float = 0.0,
+    reduction: Reduction = "mean",
+) -> torch.Tensor:
+    """Cross-entropy of another view of the instances against labels that are more or less sure.
+
+        loss = -1/N sum_k s[k] sum_c w[k, c] log softmax(logits)[k, c],
+        s[k] = 1 - entropy of v[k] / log C, or 0 if no v[k, c] reaches the threshold
+
+    Args:
+        logits: (N, C) of the other view.
+        weights: (N, C) w, probabilities of the labels, for instance the posterior
+            `bag_posterior(...).weights` of a first view. No gradient flows into them.
+        sureness: (N, C) v, the probabilities that say how sure the labels are; w if None.
+        threshold: how probable the likeliest label must be for an instance to count.
+        reduction: "mean" per instance, "sum", or "none", (N,) values.
+
+    >>> view_loss(torch.zeros(2, 2), torch.tensor([[1.0, 0.0], [0.5, 0.5]]))     # log(2) / 2
+    tensor(0.3466)
+    """
+    known = (weights if sureness is None else sureness).detach()
+    entropy = -torch.xlogy(known, known).sum(-1)
+    sure = (1 - entropy / math.log(known.shape[-1])).clamp(0, 1)
+    sure = sure * (known.amax(-1) >= threshold)
+    return weighted_cross_entropy(
+        logits, weights.detach() * sure[:, None].to(weights), reduction=reduction
+    )
 
 
 def ot_loss(

@@ -1,4 +1,4 @@
-"""The paper's four models, and inputs standardised inside the model.
+"""The paper's four models, LeNet-5 and WRN-28-2, and inputs standardised inside the model.
 
 Every model takes (N, ...) inputs and returns (N, C) logits.
 """
@@ -15,7 +15,17 @@ from torch import nn
 
 from bagwise.registry import Registry
 
-__all__ = ["MODELS", "Standardize", "convnet", "linear", "make_model", "mlp", "resnet32"]
+__all__ = [
+    "MODELS",
+    "Standardize",
+    "convnet",
+    "lenet5",
+    "linear",
+    "make_model",
+    "mlp",
+    "resnet32",
+    "wrn28_2",
+]
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
 """factory(shape of an instance, number of classes) makes a model."""
@@ -126,7 +136,7 @@ def convnet(shape: tuple[int, ...], n_classes: int) -> nn.Module:
             channels = width
         if width < 512:
             layers += [nn.MaxPool2d(2), nn.Dropout(0.25)]
-    return nn.Sequential(
+    return ChannelsLast(
         *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, n_classes)
     )
 
@@ -148,7 +158,99 @@ def resnet32(shape: tuple[int, ...], n_classes: int) -> nn.Module:
         for _ in range(5):
             layers.append(_BasicBlock(channels, width))
             channels = width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, n_classes))
+    return ChannelsLast(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, n_classes))
+
+
+@MODELS.register("lenet5")
+def lenet5(shape: tuple[int, ...], n_classes: int) -> nn.Module:
+    """LeNet-5 as it is built today: batch normalisation, ReLU and max pooling.
+
+    Convolutions of 6 and 16 channels, 5 x 5, each halving the places; then 120-84-C.
+
+    >>> lenet5((1, 28, 28), 10)(torch.zeros(3, 1, 28, 28)).shape
+    torch.Size([3, 10])
+    """
+    channels = _channels(shape)
+    if min(shape[1:]) < 12:
+        raise ValueError(
+            f"an instance has shape {shape}; lenet5 needs images of 12 x 12 pixels or more."
+        )
+    places = math.prod((side // 2 - 4) // 2 for side in shape[1:])
+    layers: list[nn.Module] = []
+    for width, padding in ((6, 2), (16, 0)):
+        layers += [
+            nn.Conv2d(channels, width, 5, padding=padding, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        ]
+        channels = width
+    layers.append(nn.Flatten())
+    for d_in, d_out in pairwise([16 * places, 120, 84]):
+        layers += [nn.Linear(d_in, d_out, bias=False), nn.BatchNorm1d(d_out), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(84, n_classes))
+
+
+@MODELS.register("wrn28_2")
+def wrn28_2(shape: tuple[int, ...], n_classes: int) -> nn.Module:
+    """The wide ResNet of 28 layers and width 2: three stages of four blocks, 32, 64, 128 channels.
+
+    Normalisation and LeakyReLU come before each convolution, as is usual in semi-supervised
+    learning.
+
+    >>> wrn28_2((3, 32, 32), 10)(torch.zeros(2, 3, 32, 32)).shape
+    torch.Size([2, 10])
+    """
+    layers: list[nn.Module] = [nn.Conv2d(_channels(shape), 16, 3, padding=1, bias=False)]
+    channels = 16
+    for width, stride in ((32, 1), (64, 2), (128, 2)):
+        for block in range(4):
+            layers.append(_WideBlock(channels, width, stride if block == 0 else 1))
+            channels = width
+    layers += [nn.BatchNorm2d(channels), nn.LeakyReLU(0.1)]
+    return ChannelsLast(
+        *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, n_classes)
+    )
+
+
+class ChannelsLast(nn.Sequential):
+    """Layers whose images lie in memory pixel by pixel, each with all its channels.
+
+    Convolutions of many channels are faster so; what comes out is the same.
+    """
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """The layers, one after the other."""
+        found: torch.Tensor = inputs.contiguous(memory_format=torch.channels_last)
+        for layer in self:
+            found = layer(found)
+        return found
+
+
+class _WideBlock(nn.Module):
+    """Two convolutions, normalised before, beside a shortcut: one of 1 x 1 where shapes change."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.before = nn.Sequential(nn.BatchNorm2d(channels), nn.LeakyReLU(0.1))
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, width, 3, stride=stride, padding=1, bias=False),
+            nn.BatchNorm2d(width),
+            nn.LeakyReLU(0.1),
+            nn.Conv2d(width, width, 3, padding=1, bias=False),
+        )
+        self.shortcut = (
+            nn.Identity()
+            if channels == width
+            else nn.Conv2d(channels, width, 1, stride=stride, bias=False)
+        )
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        normalised = self.before(inputs)
+        # Where shapes change, the shortcut is normalised too.
+        passed = inputs if isinstance(self.shortcut, nn.Identity) else self.shortcut(normalised)
+        added: torch.Tensor = self.body(normalised) + passed
+        return added
 
 
 class _BasicBlock(nn.Module):

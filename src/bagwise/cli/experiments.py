@@ -78,9 +78,15 @@ def datasets(data_dir: DataDir = None) -> None:
 def train(
     dataset: Annotated[str, typer.Option(help="digits, mnist, fashion-mnist, kmnist or cifar10.")],
     out: Annotated[Path, typer.Option(help="Folder for the result and the model.")],
-    model: Annotated[str, typer.Option(help="linear, mlp, convnet or resnet32.")] = "mlp",
+    model: Annotated[
+        str, typer.Option(help="linear, mlp, lenet5, convnet, resnet32 or wrn28_2.")
+    ] = "mlp",
     method: Annotated[
-        str, typer.Option(help="rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll, supervised.")
+        str,
+        typer.Option(
+            help="rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll, supervised; "
+            "two_views, pvc, mixbag."
+        ),
     ] = "cc",
     bag_size: Annotated[int, typer.Option(help="Instances in a bag, K.")] = 16,
     lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
@@ -94,6 +100,9 @@ def train(
     optimizer: Annotated[str, typer.Option(help="adam, adamw or sgd.")] = "adam",
     average: Annotated[
         float | None, typer.Option(help="Decay of averaged weights, for instance 0.998.")
+    ] = None,
+    augment: Annotated[
+        str | None, typer.Option(help="Random views of images: weak, weak_flip, strong, ...")
     ] = None,
     data_dir: DataDir = None,
 ) -> None:
@@ -119,6 +128,7 @@ def train(
             schedule,
             average,
             optimizer=optimizer,
+            augment=augment,
             method_options=options_of(set_),  # type: ignore[arg-type]  # pairs are made of it
         )
         if engine not in ("auto", settings.engine):
@@ -150,11 +160,15 @@ def sweep(
     ray_address: Annotated[
         str | None, typer.Option(help="HOST:PORT of a Ray cluster to use.")
     ] = None,
+    done: Annotated[
+        Path | None,
+        typer.Option(help="Folder with results, exported ones for instance, that count as done."),
+    ] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Do all runs of a sweep; those that are done are skipped, those that were stopped go on."""
     from bagwise.experiments.ray_backend import ray_backend
-    from bagwise.experiments.sweep import local_backend, run_sweep
+    from bagwise.experiments.sweep import local_backend, run_sweep, take_over
     from bagwise.experiments.sweep_file import read_sweep
 
     with user_errors(GOES_ON):
@@ -164,6 +178,9 @@ def sweep(
             backend = ray_backend(ray_address, processes or None)
         else:
             backend = local_backend(processes or os.cpu_count() or 1)
+        if done is not None:
+            taken = take_over(plan, read_some(done), out)
+            console.print(f"{taken} runs were done before, in {done}")
         report = run_sweep(plan, out, place, backend)
     console.print(f"{len(report.done)} runs done, {len(report.failed)} failed, in {out}")
     for run, error in report.failed.items():

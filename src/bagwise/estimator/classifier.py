@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
+from bagwise.augmentations import Augment
 from bagwise.bags import FloatArray
 from bagwise.checks import DEVICE, RANDOM_STATE, TRUE_OR_FALSE, check_all, real_number
 from bagwise.data import BagData
@@ -42,7 +43,6 @@ from bagwise.storage import model_folder as archive
 from bagwise.training import Callback, train
 from bagwise.training.evaluation import log_likelihoods, predict_logits
 from bagwise.training.optimizers import OptimizerFactory, ScheduleFactory
-from bagwise.training.options import Augment
 
 # What TrainingOptions does not check; method, model and engine have messages of their own.
 _PARAMETERS = {
@@ -68,8 +68,8 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
     `bagwise.estimator.defaults` says why the defaults are what they are.
 
     Args:
-        method: a name (rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll) or a `Method`.
-        model: a name (linear, mlp, convnet, resnet32), an `nn.Module` that maps (n, ...) inputs to
+        method: a name of `bagwise.methods` (rc, cc, dllp, two_views, ...) or a `Method`.
+        model: a name of `bagwise.networks` (linear, mlp, lenet5, ...), an `nn.Module` that maps (n, ...) inputs to
             (n, C) logits, or a function of (shape of an instance, C) that returns one.
         engine: how RC and CC compute the posterior of a bag, see `bagwise.bag_posterior`.
         epochs: passes over the training bags.
@@ -89,7 +89,8 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         optimizer: adam, adamw, sgd, or a function of the parameters that makes one.
         optimizer_options: further arguments of a named optimizer.
         schedule_options: arguments of a schedule of PyTorch.
-        augment: a function of (inputs, generator) that changes the inputs of each training batch.
+        augment: changes the inputs of each training batch: "weak" or another name of
+            `bagwise.augmentations` for images, or a function of (inputs, generator).
         standardize: standardise inputs by column (images by channel); part of the model.
         device: where the model computes.
         random_state: seed of everything random.
@@ -130,7 +131,7 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         optimizer: str | OptimizerFactory = DEFAULTS.optimizer,
         optimizer_options: Mapping[str, Any] | None = None,
         schedule_options: Mapping[str, Any] | None = None,
-        augment: Augment | None = DEFAULTS.augment,
+        augment: str | Augment | None = DEFAULTS.augment,
         standardize: bool = True,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,

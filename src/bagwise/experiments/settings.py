@@ -7,6 +7,7 @@ import json
 from dataclasses import KW_ONLY, MISSING, InitVar, asdict, dataclass, fields
 from typing import Any
 
+from bagwise.augmentations import AUGMENTATIONS, find_augmentation
 from bagwise.experiments.datasets import DATASETS
 from bagwise.methods import METHODS, Method, make_method, takes
 from bagwise.networks import MODELS
@@ -42,10 +43,11 @@ _CHECKS = {
     "weight_decay": number(0),
     "optimizer": short_text,
     "clip": maybe(number(0, LARGE, within=True)),
+    "augment": maybe(short_text),
 }
 OPTIONS = ("method_options", "optimizer_options", "schedule_options")
 """Settings that are names and values themselves."""
-LATER = {"optimizer": "adam", "clip": None, **dict.fromkeys(OPTIONS, ())}
+LATER = {"optimizer": "adam", "clip": None, "augment": None, **dict.fromkeys(OPTIONS, ())}
 """Settings that runs of before there were any have at these values: they keep their names."""
 
 
@@ -71,6 +73,7 @@ class RunSettings:
         optimizer_options: pairs like the method's.
         schedule_options: likewise.
         clip: largest norm of a step's gradient, or None (the paper).
+        augment: a name of `bagwise.augmentations`, or None (the paper).
         check_names: whether data set, model, method and engine must be known here. To do a run they
             must; the settings of a run that was done elsewhere need not.
 
@@ -96,6 +99,7 @@ class RunSettings:
     optimizer_options: Pairs = ()
     schedule_options: Pairs = ()
     clip: float | None = None
+    augment: str | None = None
     _: KW_ONLY
     check_names: InitVar[bool] = True
 
@@ -122,6 +126,7 @@ class RunSettings:
             name = getattr(self, registry.kind)
             if (registry.kind, name) != ("engine", "-"):  # of a method without one
                 registry[name]
+        find_augmentation(self.augment)
         if self.method_options:
             self.new_method()  # knows its options
 
@@ -139,6 +144,7 @@ class RunSettings:
             optimizer=self.optimizer,
             optimizer_options=dict(self.optimizer_options),
             schedule_options=dict(self.schedule_options),
+            augment=self.augment if self.augment in AUGMENTATIONS else None,  # of a run elsewhere
         )
 
     def new_method(self) -> Method:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bagwise.experiments.display import SweepDisplay
-from bagwise.experiments.run import RESULT, execute, read_result
+from bagwise.experiments.run import RESULT, RunResult, execute, read_result, write_result
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep_file import Sweep
 from bagwise.storage.files import write_atomically
@@ -65,6 +65,17 @@ def run_sweep(
             rates = sweep.surviving_rates(stage, rates, scores)
         _stage("runs", sweep.full_runs(rates), folder, data_dir, backend, report, display)
     return report
+
+
+def take_over(sweep: Sweep, results: Iterable[RunResult], folder: Path) -> int:
+    """Put those of the results that the sweep needs into its folder; returns how many were new."""
+    wanted = sweep.possible_runs()
+    taken = 0
+    for result in results:
+        if result.settings in wanted and not _done(folder, result.settings):
+            write_result(folder / result.settings.name / RESULT, result)
+            taken += 1
+    return taken
 
 
 def _stage(

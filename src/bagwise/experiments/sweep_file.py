@@ -31,6 +31,7 @@ _SINGLE = (
     "clip",
     "batch_instances",
     "weight_decay",
+    "augment",
 )
 _SELECT = ("accuracy", "bag_loss")
 
@@ -113,6 +114,12 @@ class Sweep:
             for seed in self.pilot.seeds
         )
         return list(dict.fromkeys(shortened))
+
+    def possible_runs(self) -> set[RunSettings]:
+        """All runs that there can be, pilots included, whatever these find."""
+        stages = () if self.pilot is None else range(len(self.pilot.stages))
+        pilots = (self.pilot_runs(stage, self.rates()) for stage in stages)
+        return {*self.runs, *(run for runs in pilots for run in runs)}
 
     def surviving_rates(self, stage: int, rates: Rates, scores: dict[RunSettings, float]) -> Rates:
         """The rates that did best in a stage (scores: the higher the better).
@@ -199,7 +206,9 @@ def _parse(content: dict[str, Any]) -> Sweep:
     for *values, options in itertools.product(*axes, _method_options(content)):
         settings = {**common, **dict(zip(_AXES.values(), values, strict=True))}
         for override in overrides:
-            settings.update(_applies(override, settings))
+            changes = _applies(override, settings)
+            options = options | changes.pop("method_options", {})
+            settings.update(changes)
         # A sweep compares methods: each of them has those of the options that it knows.
         known_options = {k: v for k, v in options.items() if _has(settings["method"], k)}
         runs[RunSettings.from_dict(settings | {"method_options": known_options})] = None
@@ -236,8 +245,9 @@ def _applies(override: dict[str, Any], settings: dict[str, Any]) -> dict[str, An
     """The settings an override changes, if all its conditions hold; else none."""
     conditions = set(_AXES.values()) - {"lr"}
     changes = {name: value for name, value in override.items() if name not in conditions}
-    if unknown := sorted(changes.keys() - {*_SINGLE, "lr"}):
+    if unknown := sorted(changes.keys() - {*_SINGLE, "lr", "method_options"}):
         raise ValueError(f"[[override]] cannot set {', '.join(unknown)}.")
+    record({}, others=anything)(changes.get("method_options", {}), "[[override]].method_options")
     for name in conditions & override.keys():
         wanted = override[name] if isinstance(override[name], list) else [override[name]]
         if settings[name] not in wanted:

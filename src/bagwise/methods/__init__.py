@@ -1,9 +1,15 @@
-"""The methods, found by name: supervised, rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll."""
+"""The methods, found by name.
+
+The paper's: supervised, rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll. Later ones: two_views,
+pvc, mixbag.
+"""
 
 from bagwise.methods.base import METHODS, Batch, Method, make_method, register, takes
-from bagwise.methods.direct import CC, DLLP, CCApprox, Supervised
+from bagwise.methods.direct import CC, DLLP, PVC, CCApprox, Supervised
 from bagwise.methods.llpfc import LLPFC
+from bagwise.methods.mixbag import MixBag
 from bagwise.methods.stored import OT, PLL, RC, RCApprox
+from bagwise.methods.views import TwoViews
 
 __all__ = [
     "CC",
@@ -13,12 +19,15 @@ __all__ = [
     "OT",
     "PAPER_METHODS",
     "PLL",
+    "PVC",
     "RC",
     "Batch",
     "CCApprox",
     "Method",
+    "MixBag",
     "RCApprox",
     "Supervised",
+    "TwoViews",
     "make_method",
     "register",
     "takes",
@@ -37,5 +46,7 @@ PAPER_METHODS: dict[str, type[Method]] = {
 }
 """Those of the paper, in its order."""
 
-for _name, _cls in PAPER_METHODS.items():
+_LATER: dict[str, type[Method]] = {"two_views": TwoViews, "pvc": PVC, "mixbag": MixBag}
+
+for _name, _cls in {**PAPER_METHODS, **_LATER}.items():
     METHODS[_name] = _cls

@@ -27,12 +27,16 @@ class Batch:
             training loop puts them here, whatever yields the batch.
         part_of: the bag of which these rows are a part, where it is too large for a batch. The
             training loop then puts into `bags` what is known of them.
+        second_logits: (n, C) of a second view of the instances, where the method asks for one.
+        teacher_logits: (n, C) of the averaged model, without gradient, where the method asks.
     """
 
     rows: torch.Tensor
     bags: Bags | None
     labels: torch.Tensor | None = None
     part_of: int | None = None
+    second_logits: torch.Tensor | None = None
+    teacher_logits: torch.Tensor | None = None
 
 
 class Method(ABC):
@@ -58,6 +62,7 @@ class Method(ABC):
         needs_labels: whether it learns from labels of instances; bags then play no part.
         is_likelihood: whether its loss is the likelihood of the bags, so that a linear model may be
             fitted by maximum likelihood in its place.
+        needs_teacher: whether batches should have the logits of the averaged model.
     """
 
     name: ClassVar[str] = ""
@@ -67,6 +72,7 @@ class Method(ABC):
     proposed: ClassVar[bool] = False
     needs_labels: ClassVar[bool] = False
     is_likelihood: ClassVar[bool] = False
+    needs_teacher: bool = False
 
     def __init__(self) -> None:
         self.kept: dict[str, torch.Tensor] = {}
@@ -137,6 +143,15 @@ class Method(ABC):
                 bag = int(which[place - len(whole)])
                 rows = parts[place - len(whole)] + int(data.bags.offsets[bag])
                 yield Batch(rows, None, part_of=bag)
+
+    def second_view(self, inputs: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
+        """Another view of a batch's inputs, whose logits the batch should have; None for none.
+
+        Args:
+            inputs: as they are, not changed by the options' `augment`, whose logits `loss` gets.
+            generator: from which all randomness comes.
+        """
+        return None
 
     @abstractmethod
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""CC, DLLP and supervised learning: losses of the current batch alone."""
+"""CC, DLLP, PVC and supervised learning: losses of the current batch alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from bagwise.data import BagData
-from bagwise.losses import cc_loss, dllp_loss
+from bagwise.losses import cc_loss, dllp_loss, pvc_loss
 from bagwise.methods.base import Batch, Method
 from bagwise.posterior import check_engine
 
@@ -55,6 +55,17 @@ class DLLP(Method):
         """`dllp_loss`."""
         assert batch.bags is not None
         return dllp_loss(logits, batch.bags)
+
+
+class PVC(Method):
+    """The likelihood of each class's count apart from the others'."""
+
+    title, color, line = "PVC", "#d35400", "-."
+
+    def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """`pvc_loss`."""
+        assert batch.bags is not None
+        return pvc_loss(logits, batch.bags)
 
 
 class Supervised(Method):

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from bagwise.augmentations import Augment, find_augmentation
 from bagwise.data import BagData, Inputs
 from bagwise.data.inputs import feed, on_device
 from bagwise.methods import Batch, Method, make_method
@@ -105,6 +106,11 @@ def train(
             'select="accuracy" needs labels for the validation instances, and there are none; '
             'use select="bag_loss", which needs only the counts.'
         )
+    if method.needs_teacher and options.average is None:
+        raise ValueError(
+            f"method {method.name!r} learns from the averaged model, and there is none; "
+            "set average, for instance average=0.99."
+        )
     model.to(device)
     inputs = data.inputs
     if isinstance(inputs, torch.Tensor):
@@ -196,6 +202,7 @@ def _epoch(
     method.begin_epoch(epoch, state.generator)
     parts.begin_epoch()
     tally = Tally(epoch, state.device)
+    augment = find_augmentation(options.augment)
     batches, ahead = itertools.tee(
         method.batches(data, options.batch_instances, state.generator, bags, most)
     )
@@ -205,10 +212,8 @@ def _epoch(
         if data.labels is not None:
             batch = replace(batch, labels=data.labels[batch.rows].to(state.device))
         found = on_device(found, state.device)
-        if options.augment is not None:
-            found = options.augment(found, state.generator)
         model.train(len(batch.rows) > 1)  # batch normalisation has no statistics of one row
-        logits = model(found)
+        logits, batch = _forward(state, found, batch, augment)
         loss = _step(state, logits, batch, parts, options.clip, tally)
         if state.average is not None:
             state.average.update_parameters(model)
@@ -221,6 +226,24 @@ def _epoch(
     row |= method.epoch_metrics()
     row["seconds"] = 0.0  # known when the epoch has been evaluated
     return row
+
+
+def _forward(
+    state: RunState, inputs: torch.Tensor, batch: Batch, augment: Augment | None
+) -> tuple[torch.Tensor, Batch]:
+    """The logits of a batch, and the batch with those of further views, if the method asks."""
+    second = state.method.second_view(inputs, state.generator)
+    first = inputs if augment is None else augment(inputs, state.generator)
+    if second is None:
+        logits = state.model(first)
+    else:  # at once: batch normalisation then has one idea of what inputs look like
+        both = state.model(torch.cat([first, second]))
+        logits, batch = both[: len(first)], replace(batch, second_logits=both[len(first) :])
+    if state.method.needs_teacher:
+        assert state.average is not None
+        with torch.no_grad():
+            batch = replace(batch, teacher_logits=state.average.module.eval()(first))
+    return logits, batch
 
 
 def _step(

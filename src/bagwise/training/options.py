@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
 import numpy as np
-import torch
 
+from bagwise.augmentations import Augment, find_augmentation
 from bagwise.checks import Rule, check_all, one_of, real_number, whole_number
 from bagwise.training.optimizers import (
     OPTIMIZERS,
@@ -19,10 +19,6 @@ from bagwise.training.optimizers import (
 )
 
 Selection = Literal["bag_loss", "accuracy", "last"]
-
-Augment = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
-"""augment(inputs (n, ...), generator) returns changed inputs; randomness comes from the generator
-alone, which is on the CPU and part of every checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +52,10 @@ class TrainingOptions:
             its own learning rate and weight decay then.
         optimizer_options: further arguments of a named optimizer, `{"momentum": 0.9}` for one.
         schedule_options: arguments of a schedule of PyTorch, `{"step_size": 10}` for one.
-        augment: changes the inputs of each training batch, see `Augment`; None leaves them as they
-            are. A function has a name, by which a checkpoint knows it; it is not itself saved.
+        augment: changes the inputs of each training batch: None leaves them as they are, "weak"
+            shifts, turns and scales images a little, "weak_flip" mirrors half of them besides (and
+            there are "strong" and "strong_flip"), or a function, see `bagwise.augmentations`. A
+            function has a name, by which a checkpoint knows it; it is not itself saved.
         workers: processes that fetch the instances of a `Dataset`; 0 fetches them here.
     """
 
@@ -75,11 +73,12 @@ class TrainingOptions:
     optimizer: str | OptimizerFactory = "adam"
     optimizer_options: Mapping[str, Any] = field(default_factory=dict)
     schedule_options: Mapping[str, Any] = field(default_factory=dict)
-    augment: Augment | None = None
+    augment: str | Augment | None = None
     workers: int = 0
 
     def __post_init__(self) -> None:
         check_all(_OPTIONS, self)
+        find_augmentation(self.augment)  # is there one of that name?
         for name in _OPTIONS:
             value = getattr(self, name)
             if isinstance(value, np.generic):  # checkpoints are JSON, which knows no numpy
@@ -129,7 +128,10 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "func"):  # functools.partial, whose address would differ in each process
         return [_plain(value.func), _plain(value.args), _plain(value.keywords)]
     kind = value if hasattr(value, "__qualname__") else type(value)
-    return f"{kind.__module__}.{kind.__qualname__}"
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if is_dataclass(value) and not isinstance(value, type):  # its fields say what it does
+        return [name, _plain(asdict(value))]
+    return name
 
 
 def _function(rule: Rule) -> Rule:
@@ -157,6 +159,9 @@ _OPTIONS = {
     "optimizer": _function(one_of(*OPTIMIZERS)),
     "optimizer_options": _NAMED,
     "schedule_options": _NAMED,
-    "augment": Rule("a function of inputs and a generator", callable).or_none(),
+    "augment": Rule(
+        "a name or a function of inputs and a generator",
+        lambda value: callable(value) or isinstance(value, str),
+    ).or_none(),
     "workers": whole_number(0, 2**15),
 }

@@ -1,0 +1,123 @@
+"""Two views of an instance: the bags' loss on one, cross-entropy on the other."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import log_softmax, one_hot
+
+from bagwise.augmentations import AUGMENTATIONS
+from bagwise.bags import Bags
+from bagwise.checks import TRUE_OR_FALSE, check_all, one_of, real_number, whole_number
+from bagwise.losses import check_logits, dllp_loss, view_loss
+from bagwise.methods.base import Batch, Method
+from bagwise.posterior import bag_posterior, check_engine, most_probable_labeling
+
+_OPTIONS = {
+    "target": one_of("posterior", "argmax", "labeling", "prediction"),
+    "bag_loss": one_of("cc", "dllp"),
+    "weight": real_number(0, with_low=True),
+    "start": whole_number(0, 2**53),
+    "ramp": whole_number(0, 2**53),
+    "threshold": real_number(0, 1, with_low=True),
+    "teacher": TRUE_OR_FALSE,
+}
+
+
+class TwoViews(Method):
+    """The bags' likelihood on one view, and cross-entropy of a strong view against its posterior.
+
+        loss = -log P(S|X) / K + weight * ramp * view_loss(strong logits, w)
+
+    where X is the view that `augment` makes ("weak", say) and w the label posterior given the
+    bag's counts under it: each instance counts as much as its posterior is sure. The other options
+    are what others do, to be compared with.
+
+    Args:
+        engine: how likelihood and posterior are computed.
+        strong: the augmentation of the second view, a name of `bagwise.augmentations`.
+        target: what the strong view learns: "posterior"; "argmax", its likeliest class;
+            "labeling", that of the most probable labeling with exactly the bag's counts;
+            "prediction", the likeliest class of the model itself, which knows no counts, with the
+            model's own sureness (as L2P-AHIL does).
+        bag_loss: "cc", or "dllp" for mean matching.
+        weight: of the strong view's loss in the end.
+        start: epochs without it: labels of an untaught model would confirm its mistakes.
+        ramp: epochs over which its weight then grows.
+        threshold: how probable the likeliest label must be for an instance to count.
+        teacher: whether the averaged model (`average` of the training options) says what the
+            strong view learns.
+    """
+
+    title, color, line = "Two views", "#6a0dad", "-"
+
+    def __init__(
+        self,
+        engine: str = "auto",
+        strong: str = "strong",
+        target: str = "posterior",
+        bag_loss: str = "cc",
+        weight: float = 1.0,
+        start: int = 5,
+        ramp: int = 5,
+        threshold: float = 0.0,
+        teacher: bool = False,
+    ) -> None:
+        super().__init__()
+        check_engine(engine, {})
+        AUGMENTATIONS[strong]  # is there one of that name?
+        self.engine = engine
+        self.strong = strong
+        self.target = target
+        self.bag_loss = bag_loss
+        self.weight = weight
+        self.start = start
+        self.ramp = ramp
+        self.threshold = threshold
+        self.teacher = teacher
+        check_all(_OPTIONS, self)
+        self.needs_teacher = bool(teacher)
+        self._factor = 0.0
+
+    def begin_epoch(self, epoch: int, generator: torch.Generator) -> None:
+        """How much the strong view counts in this epoch."""
+        self._factor = self.weight * min(max((epoch - self.start) / (self.ramp + 1), 0.0), 1.0)
+
+    def second_view(self, inputs: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
+        """The strong view, as soon as it counts."""
+        return AUGMENTATIONS[self.strong](inputs, generator) if self._factor > 0 else None
+
+    def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """The bags' loss on `logits`, and that of the strong view."""
+        assert batch.bags is not None
+        check_logits(logits, batch.bags)
+        log_probs = log_softmax(logits, -1)
+        post = None
+        if self.bag_loss == "dllp":
+            value = dllp_loss(logits, batch.bags)
+        else:
+            post = bag_posterior(log_probs, batch.bags, self.engine)
+            value = -post.log_likelihood.sum() / len(logits)
+        if batch.second_logits is None:
+            return value
+        taught = log_probs.detach()
+        if batch.teacher_logits is not None:
+            taught, post = log_softmax(batch.teacher_logits, -1), None
+        if self.target == "prediction":
+            sure = taught.exp()
+        else:
+            post = post or bag_posterior(taught, batch.bags, self.engine)
+            sure = post.weights
+        weights = self._labels(taught, sure, batch.bags)
+        second = view_loss(batch.second_logits, weights, sure, threshold=self.threshold)
+        return value + self._factor * second
+
+    def _labels(self, log_probs: torch.Tensor, sure: torch.Tensor, bags: Bags) -> torch.Tensor:
+        """(n, C) what the strong view learns."""
+        if self.target == "posterior":
+            return sure
+        labels = (
+            most_probable_labeling(log_probs, bags)
+            if self.target == "labeling"
+            else sure.argmax(-1)
+        )
+        return one_hot(labels, sure.shape[-1]).to(sure)
