@@ -69,8 +69,8 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
 
     Args:
         method: a name of `bagwise.methods` (rc, cc, dllp, two_views, ...) or a `Method`.
-        model: a name of `bagwise.networks` (linear, mlp, lenet5, ...), an `nn.Module` that maps (n, ...) inputs to
-            (n, C) logits, or a function of (shape of an instance, C) that returns one.
+        model: a name of `bagwise.networks` (linear, mlp, lenet5, ...), an `nn.Module` that maps
+            (n, ...) inputs to (n, C) logits, or a function of (shape of an instance, C).
         engine: how RC and CC compute the posterior of a bag, see `bagwise.bag_posterior`.
         epochs: passes over the training bags.
         lr: learning rate.
