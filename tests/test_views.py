@@ -171,6 +171,12 @@ def test_a_teacher_needs_an_averaged_model() -> None:
         train(nn.Linear(36, 3), DATA, make_method("two_views", teacher=True), progress=False)
 
 
+def test_views_of_tables_are_refused_before_training() -> None:
+    data = BagData(IMAGES.flatten(1), DATA.bags)
+    with pytest.raises(ValueError, match=r"shape \(60, 36\), and the view 'strong' is of images"):
+        train(nn.Linear(36, 3), data, "two_views", progress=False)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

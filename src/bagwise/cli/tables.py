@@ -128,7 +128,7 @@ def fit(
         str, typer.Option(help="linear, mlp, or auto: the better on held-out bags.")
     ] = "auto",
     method: Annotated[
-        str, typer.Option(help="rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll.")
+        str, typer.Option(help="rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll, pvc, mixbag.")
     ] = "cc",
     engine: Annotated[
         str, typer.Option(help="Of rc and cc: auto, exact, bethe, multinomial, transport.")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import log_softmax, one_hot
 
-from bagwise.augmentations import AUGMENTATIONS
+from bagwise.augmentations import AUGMENTATIONS, ImageViews
 from bagwise.bags import Bags
 from bagwise.checks import TRUE_OR_FALSE, check_all, one_of, real_number, whole_number
+from bagwise.data import BagData
 from bagwise.losses import check_logits, dllp_loss, view_loss
 from bagwise.methods.base import Batch, Method
 from bagwise.posterior import bag_posterior, check_engine, most_probable_labeling
@@ -77,6 +78,16 @@ class TwoViews(Method):
         check_all(_OPTIONS, self)
         self.needs_teacher = bool(teacher)
         self._factor = 0.0
+
+    def begin(self, data: BagData, device: torch.device) -> None:
+        """Views of images need images: that shows now, not when the strong view begins."""
+        shape = getattr(data.inputs, "shape", None)  # a `Dataset` has none
+        if isinstance(AUGMENTATIONS[self.strong], ImageViews) and len(shape or range(4)) != 4:
+            raise ValueError(
+                f"the inputs have shape {tuple(shape or ())}, and the view {self.strong!r} is of "
+                "images (n, channels, height, width). For others, register an augmentation of "
+                "your own, or use cc."
+            )
 
     def begin_epoch(self, epoch: int, generator: torch.Generator) -> None:
         """How much the strong view counts in this epoch."""
