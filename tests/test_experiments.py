@@ -209,7 +209,7 @@ def tables(folder: Path) -> str:
     )
 
 
-def _stop_in_the_middle(run: RunSettings, folder: Path, data_dir: str | None) -> None:
+def _stop_in_the_middle(run: RunSettings, folder: Path, data_dir: str | None, device: str) -> None:
     """Do the run; those of seed 1 stay where they are after two epochs, and say so."""
     original = bagwise.training.loop.save_run
 
@@ -264,6 +264,20 @@ def test_a_sweep_killed_in_the_middle_ends_with_the_same_table(
         assert found.stat().st_mtime_ns == moment  # no run was done twice
 
 
+def test_a_device_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = write_sweep(tmp_path)
+    for arguments in (
+        ("sweep", path, "--out", tmp_path / "runs"),
+        ("train", "--dataset", "digits", "--out", tmp_path / "runs"),
+    ):
+        code, output = command(*arguments, "--device", "cuda:7")
+        assert code == 2
+        assert "device is 'cuda:7'; the name of a device of this machine" in " ".join(
+            output.split()
+        )
+        assert not list(tmp_path.rglob(RESULT))
+
+
 def test_a_failed_run_is_reported_and_does_not_stop_the_others(tmp_path: Path) -> None:
     text = SWEEP.replace('["supervised", "cc", "dllp"]', '["cc", "llpfc"]').replace(
         "bag_sizes = [8, 16]", "bag_sizes = [8, 140]"
@@ -277,7 +291,7 @@ def test_a_failed_run_is_reported_and_does_not_stop_the_others(tmp_path: Path) -
     assert len(list((tmp_path / "runs").rglob("error.txt"))) == 2
 
 
-def _die_once(run: RunSettings, folder: Path, data_dir: str | None) -> None:
+def _die_once(run: RunSettings, folder: Path, data_dir: str | None, device: str) -> None:
     mark = folder.parent / "died"
     if run.seed == 1 and not mark.exists():
         mark.touch()

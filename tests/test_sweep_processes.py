@@ -39,7 +39,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def _seed_one_always_dies(run: RunSettings, folder: Path, data_dir: str | None) -> None:
+def _seed_one_always_dies(
+    run: RunSettings, folder: Path, data_dir: str | None, device: str
+) -> None:
     """The run beside it begins before it dies, and ends after it has died for the last time."""
     starts = folder.parent / "starts"
     starts.mkdir(exist_ok=True)
@@ -63,7 +65,7 @@ def test_only_the_run_whose_own_process_dies_is_blamed(
     assert sorted(starts) == ["0", "1", "1", "1", "2"]  # who is beside is not begun again
 
 
-def _fails(run: RunSettings, folder: Path, data_dir: str | None) -> None:
+def _fails(run: RunSettings, folder: Path, data_dir: str | None, device: str) -> None:
     raise RuntimeError("no luck")
 
 
@@ -86,7 +88,7 @@ def test_the_note_of_an_earlier_failure_is_gone_when_the_run_is_done(tmp_path: P
     assert [file.name for file in folder.iterdir()] == ["result.json"]
 
 
-def _waits(run: RunSettings, folder: Path, data_dir: str | None) -> None:
+def _waits(run: RunSettings, folder: Path, data_dir: str | None, device: str) -> None:
     """A run without end, which says who does it."""
     (folder.parent / f"pid-{os.getpid()}").touch()
     while True:

@@ -29,6 +29,8 @@ DataDir = Annotated[
     typer.Option(help="Folder of data sets; looked at before $BAGWISE_DATA and the user's cache."),
 ]
 
+Device = Annotated[str, typer.Option(help="Where models compute: cpu, cuda, cuda:1, mps.")]
+
 Runs = Annotated[
     Path, typer.Argument(help="Folder with runs: of a sweep, single ones, or exported.")
 ]
@@ -104,6 +106,7 @@ def train(
     augment: Annotated[
         str | None, typer.Option(help="Random views of images: weak, weak_flip, strong, ...")
     ] = None,
+    device: Device = "cpu",
     data_dir: DataDir = None,
 ) -> None:
     """Train on one data set, in random bags, by the paper's protocol.
@@ -112,6 +115,7 @@ def train(
     """
     from rich.table import Table
 
+    from bagwise.checks import DEVICE
     from bagwise.experiments.run import execute
     from bagwise.experiments.settings import RunSettings
 
@@ -135,7 +139,8 @@ def train(
             raise ValueError(f"engine is {engine!r}, but the method {method!r} takes none.")
         out.mkdir(parents=True, exist_ok=True)
         place = None if data_dir is None else str(data_dir)
-        result = execute(settings, out, place, keep_model=True, progress=True)
+        DEVICE.check("device", device)
+        result = execute(settings, out, place, keep_model=True, progress=True, device=device)
         if result.settings != settings:
             raise ValueError(f"{out} holds the result of another run; choose another folder.")
     table = Table(title=f"{dataset}, {model}, {method}, bags of {settings.bag_size}")
@@ -164,9 +169,11 @@ def sweep(
         Path | None,
         typer.Option(help="Folder with results, exported ones for instance, that count as done."),
     ] = None,
+    device: Device = "cpu",
     data_dir: DataDir = None,
 ) -> None:
     """Do all runs of a sweep; those that are done are skipped, those that were stopped go on."""
+    from bagwise.checks import DEVICE
     from bagwise.experiments.ray_backend import ray_backend
     from bagwise.experiments.sweep import local_backend, run_sweep, take_over
     from bagwise.experiments.sweep_file import read_sweep
@@ -175,9 +182,10 @@ def sweep(
         plan = read_sweep(file)
         place = None if data_dir is None else str(data_dir)
         if ray or ray_address:
-            backend = ray_backend(ray_address, processes or None)
+            backend = ray_backend(ray_address, processes or None, device)
         else:
-            backend = local_backend(processes or os.cpu_count() or 1)
+            DEVICE.check("device", device)  # a cluster has its own
+            backend = local_backend(processes or os.cpu_count() or 1, device)
         if done is not None:
             taken = take_over(plan, read_some(done), out)
             console.print(f"{taken} runs were done before, in {done}")

@@ -16,8 +16,12 @@ from bagwise.extras import require
 from bagwise.registry import PLUGINS, load_plugins
 
 
-def ray_backend(address: str | None = None, processes: int | None = None) -> Backend:
-    """Runs as Ray tasks of one core each; a worker that dies is replaced and its run done again.
+def ray_backend(
+    address: str | None = None, processes: int | None = None, device: str = "cpu"
+) -> Backend:
+    """Runs as Ray tasks of one core each, and of one GPU where the device is one.
+
+    A worker that dies is replaced and its run done again.
 
     Results come back to this process, which writes them: the nodes need no common disk, only
     Bagwise and the data sets ($BAGWISE_DATA, the cache, or the same data folder).
@@ -25,6 +29,7 @@ def ray_backend(address: str | None = None, processes: int | None = None) -> Bac
     Args:
         address: HOST:PORT of a cluster; None starts Ray on this machine.
         processes: cores to use on this machine; all of them if not given.
+        device: where models compute.
     """
     require("ray", "ray")
     import ray
@@ -49,9 +54,10 @@ def ray_backend(address: str | None = None, processes: int | None = None) -> Bac
         except RuntimeError as error:
             raise ValueError(f"Ray cannot be started here: {error}") from error
         try:
-            do = ray.remote(num_cpus=1, max_retries=ATTEMPTS - 1)(run_remotely)
+            gpus = int(device.startswith("cuda"))
+            do = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=ATTEMPTS - 1)(run_remotely)
             plugins = os.environ.get(PLUGINS, "").split(",")
-            waiting = {do.remote(run, data_dir, plugins): run for run in runs}
+            waiting = {do.remote(run, data_dir, plugins, device): run for run in runs}
             while waiting:
                 resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
                 show_running(min(int(resources.get("CPU", 0)), len(waiting)))
@@ -75,8 +81,10 @@ def ray_backend(address: str | None = None, processes: int | None = None) -> Bac
     return outcomes
 
 
-def run_remotely(run: RunSettings, data_dir: str | None, plugins: list[str]) -> RunResult:
+def run_remotely(
+    run: RunSettings, data_dir: str | None, plugins: list[str], device: str
+) -> RunResult:
     """One run, in a Ray worker, which has the plugins as well."""
     torch.set_num_threads(1)
     load_plugins(name for name in plugins if name)
-    return execute(run, None, data_dir)
+    return execute(run, None, data_dir, device=device)

@@ -125,6 +125,7 @@ def execute(
     data_dir: str | None = None,
     keep_model: bool = False,
     progress: bool = False,
+    device: str = "cpu",
 ) -> RunResult:
     """Do a run, or read its result where it is done.
 
@@ -150,13 +151,14 @@ def execute(
         validation=held_out,
         test=test,
         checkpoint=folder,
+        device=device,
         progress=progress,
     )
     seconds = sum(row["seconds"] for row in trained.history)
     result = RunResult(settings, trained.history, seconds, versions())
     if folder is not None:
         if keep_model:
-            save_tensors(folder / MODEL, model.state_dict(), {"settings": asdict(settings)})
+            save_tensors(folder / MODEL, model.cpu().state_dict(), {"settings": asdict(settings)})
         write_result(folder / RESULT, result)
         (folder / CHECKPOINT).unlink(missing_ok=True)
     return result

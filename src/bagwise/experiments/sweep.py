@@ -106,8 +106,8 @@ def _done(folder: Path, run: RunSettings) -> bool:
     return (folder / run.name / RESULT).exists()
 
 
-def local_backend(processes: int) -> Backend:
-    """Runs in so many processes on this machine, each with one thread."""
+def local_backend(processes: int, device: str = "cpu") -> Backend:
+    """Runs in so many processes on this machine, each with one thread, which share the device."""
 
     def outcomes(
         runs: list[RunSettings],
@@ -120,7 +120,7 @@ def local_backend(processes: int) -> Backend:
         with Workers[RunSettings](processes) as workers:
             while waiting or workers.busy:
                 while waiting and workers.submit(
-                    run := waiting[0], _do, run, folder / run.name, data_dir
+                    run := waiting[0], _do, run, folder / run.name, data_dir, device
                 ):
                     waiting.popleft()
                 show_running(workers.busy)
@@ -139,6 +139,6 @@ def local_backend(processes: int) -> Backend:
     return outcomes
 
 
-def _do(run: RunSettings, folder: Path, data_dir: str | None) -> None:
+def _do(run: RunSettings, folder: Path, data_dir: str | None, device: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    execute(run, folder, data_dir)
+    execute(run, folder, data_dir, device=device)
