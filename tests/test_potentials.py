@@ -259,6 +259,44 @@ def test_expected_counts_sum_to_the_size_and_stay_within_the_windows() -> None:
         assert (bags.expected_counts <= bags.most + 1e-9).all()
 
 
+@pytest.mark.parametrize("noise", [Laplace, DiscreteLaplace, Gaussian, DiscreteGaussian])
+@pytest.mark.parametrize("width", [1e-4, 0.02, 1.0, 1e6])
+def test_noisy_counts_that_are_far_off_are_improbable_and_not_impossible(
+    noise: type[Laplace], width: float
+) -> None:
+    observed, sizes = [[9, 9, -2], [1, 1, 0], [5000, 5000, 60]], [5, 4, 50]
+    bags = Bags.from_noisy_counts(observed, sizes, noise(width))
+    np.testing.assert_allclose(bags.expected_counts.sum(axis=1), sizes)
+    assert (bags.expected_counts >= bags.least - 1e-9).all()
+    assert (bags.expected_counts <= bags.most + 1e-9).all()
+    for engine in ("exact", "bethe"):
+        post = bag_posterior(some_log_probs(59, 3), bags, engine)
+        assert post.log_likelihood.isfinite().all()
+        assert post.weights.isfinite().all()
+
+
+def test_a_sample_has_the_probability_of_the_hypergeometric_distribution() -> None:
+    """Also with a class that the group does not have: all samples together have probability 1."""
+    group, K = [4, 0, 3], 3
+    one_hot = torch.full((K, 3), -np.inf, dtype=torch.float64)
+    total = 0.0
+    for m in range(K + 1):
+        log_probs = one_hot.clone()
+        log_probs[range(K), [0] * m + [2] * (K - m)] = 0.0
+        found = bag_posterior(log_probs, Bags.from_sample([group], [K])).log_likelihood.exp().item()
+        assert found == pytest.approx(scipy.stats.hypergeom(7, 4, K).pmf(m))
+        total += found
+    assert total == pytest.approx(1)
+
+
+def test_wide_discrete_noise_that_is_clipped_is_as_good_as_normal() -> None:
+    width, x = 9999.0, np.array([0.0, -1.0, -9999.0, 9999.0])
+    added = DiscreteGaussian(width).log_cdf(x, np.array(width))
+    np.testing.assert_allclose(DiscreteGaussian(1e4).log_cdf(x, np.array(1e4)), added, atol=2e-4)
+    np.testing.assert_allclose(added, scipy.stats.norm(scale=width).logcdf(x + 0.5), atol=1e-8)
+    assert np.isfinite(DiscreteGaussian(1e12).log_cdf(x, np.array(1e12))).all()
+
+
 def test_what_follows_from_the_other_counts_is_known_exactly() -> None:
     bags = Bags([5, 2], [[2, nan, 1], [0, 1, 1]])
     assert bags.potentials is None
@@ -390,6 +428,69 @@ def test_a_part_of_a_bag_with_potentials_is_like_one_with_counts_where_they_are_
     vague = Bags.from_noisy_counts(counts, [100], Gaussian(50.0)).part(range(6), shares)
     loose = bag_posterior(log_p, vague, "exact").weights
     torch.testing.assert_close(loose, log_p.exp(), atol=0.05, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shares", [[0.5, 0.2, 0.3], [0.0, 1e-9, 1.0]])
+def test_the_potential_of_a_part_is_a_sum_over_what_the_rest_may_have(
+    kind: str, shares: list[float]
+) -> None:
+    """f(m) = sum_n f(n) Poisson(n - m; rate), also where the model is sure of what cannot be."""
+    whole = KINDS[kind].select([0])
+    part = whole.part([4, 1, 0], shares)
+    rates = 2 * np.maximum(shares, 1e-12) / np.maximum(shares, 1e-12).sum()
+    for c in range(3):
+        found, expected = np.empty(4), np.empty(4)
+        for m in range(4):
+            terms = [
+                log_potential(whole, 0, c, m + r) + scipy.stats.poisson(rates[c]).logpmf(r)
+                for r in range(3)
+            ]
+            found[m] = log_potential(part, 0, c, m)
+            expected[m] = np.logaddexp.reduce(terms)
+        possible = np.isfinite(expected)
+        np.testing.assert_array_equal(np.isfinite(found), possible)
+        difference = found[possible] - expected[possible]
+        np.testing.assert_allclose(difference, difference[0], atol=1e-9)
+    all_of_it = whole.part(range(5), shares)
+    assert all_of_it.select([0]) == whole
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        Bags([1000], [[500, 500, 0]]),
+        Bags([1000], [[480, 480, 40]]),
+        Bags.from_ranges([[470, 470, 30]], [[490, 490, 50]], [1000]),
+        Bags.from_noisy_counts([[480, 480, 40]], [1000], Laplace(0.5)),
+        Bags([10**6], [[480_000, 480_000, 40_000]]),
+        Bags.from_noisy_counts([[480_000, 480_000, 40_000]], [10**6], Laplace(100.0)),
+    ],
+)
+def test_a_part_is_possible_however_wrong_the_model_is(whole: Bags) -> None:
+    log_probs = some_log_probs(256, 3)
+    for shares in ([0, 0, 1], [1e-9, 1, 1e-9], [1, 1, 1]):
+        post = bag_posterior(log_probs, whole.part(range(256), shares), "bethe")
+        assert post.log_likelihood.isfinite().all()
+        np.testing.assert_allclose(post.weights.sum(1), 1, atol=1e-9)
+
+
+def with_a_gap() -> Bags:
+    log_f = np.array([0.0, -np.inf, -1.0, 0.0, 0.5, -np.inf, 2.0, 0.0, 0.0, 0.0, 0.0])
+    windows = np.array([0, 3, 7, 11])
+    return Bags.of_potentials(Potentials(np.array([3]), np.zeros((1, 3), np.int64), windows, log_f))
+
+
+def test_counts_between_possible_ones_may_be_impossible() -> None:
+    bags, log_probs = with_a_gap(), some_log_probs(3, 3)
+    log_probs[0, 1] = log_probs[1, 1] = -np.inf
+    post = bag_posterior(log_probs, bags, "exact")
+    log_likelihood, weights = enumerated(log_probs, bags)
+    np.testing.assert_allclose(post.log_likelihood.numpy(), log_likelihood)
+    np.testing.assert_allclose(post.weights.numpy(), weights, atol=1e-12)
+    assert bags.expected_counts.sum() == pytest.approx(3)
+    with pytest.raises(ValueError, match="log-concave"):
+        most_probable_labeling(log_probs, bags)
 
 
 def test_potentials_that_fall_and_rise_again_have_no_labeling() -> None:

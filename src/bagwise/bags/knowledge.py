@@ -46,7 +46,10 @@ def of_noisy_counts(observed: FloatArray, sizes: IntArray, noise: Noise) -> Pote
     K = sizes[:, None].astype(np.float64)
     unknown = np.isnan(observed)
     nearest = np.clip(np.where(unknown, 0.0, observed), 0.0, K)
-    reach = np.where(unknown, K, np.minimum(noise.reach(width), K))
+    # The counts sum to the size: in the worst case, one class makes up for all that they are off.
+    off = nearest.sum(axis=1, keepdims=True) - K
+    off = np.where(unknown.any(axis=1, keepdims=True), np.maximum(off, 0.0), np.abs(off))
+    reach = np.where(unknown, K, np.minimum(noise.reach(width) + off, K))
     low, high = np.floor(nearest - reach), np.ceil(nearest + reach)
 
     def log_f(cell: IntArray, m: FloatArray) -> FloatArray:
@@ -78,7 +81,8 @@ def of_population(population: IntArray, sizes: IntArray) -> Potentials:
         return found
 
     # So that the product over classes is a probability: that of the hypergeometric distribution.
-    shared = _log_binomial(totals, sizes) / population.shape[1]
+    # Classes that cannot occur have no factor.
+    shared = _log_binomial(totals, sizes) / (population > 0).sum(axis=1)
     left = (totals - sizes)[:, None]
     found = _over_windows(population - left, population, sizes, log_f)
     return replace(found, given=sizes[:, None] * (population / totals[:, None]))

@@ -15,6 +15,7 @@ from bagwise.bags.arrays import FloatArray
 REACH = 700.0
 """A count under which an observed number is exp(-REACH) times less probable than under the best one
 is taken for impossible: its probability would be lost to rounding anyway."""
+_WIDE = 1e4  # from where a sum over whole numbers is an integral, but for a share of 1e-9
 
 
 @dataclass(frozen=True)
@@ -164,10 +165,10 @@ class DiscreteGaussian(Gaussian):
 
     @staticmethod
     def log_cdf(noise: FloatArray, width: FloatArray) -> FloatArray:
-        """By adding up the terms from where they no longer matter."""
+        """By adding up the terms, from where they matter; wide noise is as good as normal."""
         noise, width = np.broadcast_arrays(noise, width)
-        found = np.empty(noise.shape)
-        for w in np.unique(width):
+        found: FloatArray = log_ndtr((noise + 0.5) / width)
+        for w in np.unique(width[width < _WIDE]):
             at = width == w
             lowest = noise[at].min() - np.ceil(40 * w)
             x = np.arange(lowest, noise[at].max() + 1)

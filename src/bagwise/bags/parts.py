@@ -6,10 +6,11 @@ import numpy as np
 from scipy.special import gammaln, logsumexp, xlogy
 
 from bagwise.bags.arrays import FloatArray, IntArray
-from bagwise.bags.noise import REACH
 from bagwise.bags.potentials import Potentials, begins_of
 
 _SPREADS = 12.0  # standard deviations of the rest's counts that are looked at
+_TINY = 1e-250  # sums that may have lost terms below the smallest numbers
+_AT_ONCE = 2**20  # terms of sums of logarithms
 
 
 def potentials_of_part(
@@ -51,23 +52,39 @@ def potentials_of_part(
 def _class_of_part(
     low: int, window: FloatArray, size: int, rest: int, rate: float
 ) -> tuple[int, FloatArray]:
-    """The least count in the part, and log f from there on."""
+    """The least count in the part, and log f from there on: for every count that is possible.
+
+    Nothing is cut, however improbable: where the model is far off, no other counts sum to the size.
+    """
     high = low + len(window) - 1
     m = np.arange(max(low - rest, 0), min(high, size) + 1)
     if len(window) == 1:
-        log_f = _poisson(low - m, rate) + window[0]
+        log_f = _poisson(low - m, rate)
     else:
-        spread = _SPREADS * np.sqrt(rate + 1.0) + _SPREADS**2
-        others = np.arange(max(int(rate - spread), 0), min(int(rate + spread), rest) + 1)
-        place = m[:, None] + others - low
-        inside = (place >= 0) & (place < len(window))
-        values = np.where(inside, window[np.clip(place, 0, len(window) - 1)], -np.inf)
-        log_f = logsumexp(values + _poisson(others, rate), axis=1)
-        if not (log_f > -np.inf).any():  # the model is far off: the nearest counts of the rest
-            nearest = np.clip(rate, low - m, high - m)
-            log_f = _poisson(nearest, rate)
-    kept = np.flatnonzero(log_f > log_f.max() - REACH)
-    return int(m[kept[0]]), log_f[kept[0] : kept[-1] + 1] - log_f.max()
+        least, most = max(low - size, 0), min(high, rest)
+        reach = _SPREADS * np.sqrt(rate + 1.0) + _SPREADS**2 + size
+        middle = min(max(rate, least), most)
+        others = np.arange(max(int(middle - reach), least), min(int(middle + reach), most) + 1)
+        log_f = _summed(low, window, m, others, _poisson(others, rate))
+    return int(m[0]), log_f - log_f.max()
+
+
+def _summed(
+    low: int, window: FloatArray, m: IntArray, others: IntArray, log_q: FloatArray
+) -> FloatArray:
+    """log sum_r f(m + r) q(r) over the counts r of the others, f being 0 beyond its window."""
+    place = np.arange(m[0] + others[0], m[-1] + others[-1] + 1) - low
+    inside = (place >= 0) & (place < len(window))
+    values = np.where(inside, window[np.clip(place, 0, len(window) - 1)], -np.inf)
+    top, top_q = values.max(), log_q.max()
+    sums = np.correlate(np.exp(values - top), np.exp(log_q - top_q), mode="valid")
+    lost = np.flatnonzero(sums < _TINY)  # to rounding
+    sums[lost] = 1.0
+    found: FloatArray = np.log(sums) + (top + top_q)
+    columns = np.arange(len(others))
+    for some in np.array_split(lost, -(-len(lost) * len(others) // _AT_ONCE) or 1):
+        found[some] = logsumexp(values[some[:, None] + columns] + log_q, axis=1)
+    return found
 
 
 def _poisson(r: IntArray | FloatArray, rate: float) -> FloatArray:
@@ -80,4 +97,4 @@ def _one_bag(
 ) -> Potentials:
     begins = begins_of(np.array([len(window) for window in windows]))
     log_f = np.concatenate(windows)
-    return Potentials(np.array([size]), low[None], begins, log_f, expected[None])
+    return Potentials(np.array([size]), low[None].copy(), begins, log_f, expected[None])

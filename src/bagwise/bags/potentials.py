@@ -71,7 +71,11 @@ class Potentials:
         B, C = self.low.shape
         starts, cell = self.begins[:-1], np.repeat(np.arange(B * C), np.diff(self.begins))
         m = self.counts_of_windows()
-        log_x, below, above = np.zeros(B), np.full(B, -1e3), np.full(B, 1e3)
+        # No slope of a bag's windows is steeper: beyond it, the least or largest counts are left.
+        finite = np.where(np.isfinite(self.log_f), self.log_f, np.inf)
+        steepest = 50.0 + np.maximum.reduceat(self.log_f, starts[::C])
+        steepest -= np.minimum.reduceat(finite, starts[::C])
+        log_x, below, above = np.zeros(B), -steepest, steepest
         mean = self.low.astype(np.float64)
         for _ in range(_NEWTON_STEPS):
             value = self.log_f + m * np.repeat(log_x, C)[cell]
@@ -89,7 +93,10 @@ class Potentials:
                 step = log_x - excess / variance
             inside = (step > below) & (step < above)
             log_x = np.where(excess == 0, log_x, np.where(inside, step, (below + above) / 2))
-        return mean
+        # Potentials that are next to sharp leave steps between neighbouring numbers x.
+        lacking = (self.sizes - mean.sum(axis=1))[:, None]
+        room = np.where(lacking > 0, self.high - mean, mean - self.low)
+        return mean + lacking * (room / np.maximum(room.sum(axis=1, keepdims=True), 1e-300))
 
     def counts_of_windows(self) -> FloatArray:
         """The counts m that the entries of `log_f` are about."""

@@ -82,8 +82,9 @@ def _refuse_impossible(log_p: FloatArray, bags: Bags) -> None:
     _find_possible(log_p, bags.offsets, bags.least, bags.is_sharp, possible)
     known = bags.potentials
     if known is not None:
+        flat = np.zeros(len(known.log_f))  # whether counts within the windows can be reached
         _find_possible_with_potentials(
-            log_p, bags.offsets, bags.least, known.begins, known.log_f, bags.is_sharp, possible
+            log_p, bags.offsets, bags.least, known.begins, flat, bags.is_sharp, possible
         )
     if not possible.all():
         bag, n_bags = int(np.argmin(possible)), int((~possible).sum())

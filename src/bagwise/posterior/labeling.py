@@ -57,12 +57,14 @@ def most_probable_labeling(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
 
 def _refuse_bumps(known: Potentials) -> None:
     """Potentials that are not log-concave could have better labelings than are found."""
-    rise = np.diff(known.log_f, prepend=0.0, append=0.0)[1:]  # of entry i + 1 over entry i
+    finite = np.isfinite(known.log_f)
+    log_f = np.where(finite, known.log_f, 0.0)
+    rise = np.diff(log_f, prepend=0.0, append=0.0)[1:]  # of entry i + 1 over entry i
     last = np.zeros(len(known.log_f), dtype=np.bool_)
     last[known.begins[1:] - 1] = True
     inner = ~(last | np.roll(last, -1))[:-1]
     steeper = rise[1:] > rise[:-1] + 1e-6 * (1.0 + np.abs(rise[:-1]))
-    if (inner & steeper).any():
+    if (inner & steeper).any() or not finite.all():
         raise ValueError(
             "the potentials of some bags are not log-concave (they fall and rise again), and the "
             "most probable labeling is then not found; use the posterior weights of bag_posterior."
