@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from bagwise import BagData, Bags, Laplace, TrainingOptions, bag_posterior, train
+from bagwise.methods import Batch
+from bagwise.training.parts import Parts
 
 
 def large_bag(counts: list[int], sharpness: float, seed: int = 0) -> tuple[torch.Tensor, Bags]:
@@ -105,3 +107,34 @@ def test_training_in_parts_goes_on_from_a_checkpoint_as_if_never_stopped(tmp_pat
     whole = [row["train_loss"] for row in run(4)]
     run(2, tmp_path)
     assert [row["train_loss"] for row in run(4, tmp_path)] == whole
+
+
+def test_a_part_is_told_what_the_model_now_says_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While the model drifts, the rows that it saw long ago are seen as it would see them now."""
+    n, generator = 1000, torch.Generator().manual_seed(0)
+    base = torch.randn(n, 3, generator=generator, dtype=torch.float64)
+    told: list[np.ndarray] = []
+    part = Bags.part
+
+    def watched(self: Bags, rows: np.ndarray, shares: np.ndarray) -> Bags:
+        told.append(shares)
+        return part(self, rows, shares)
+
+    monkeypatch.setattr(Bags, "part", watched)
+    parts = Parts(Bags([n], [[500, 300, 200]]), 250, {})
+    step, errors, drifts = 0, [], []
+    for epoch in range(3):
+        parts.begin_epoch()
+        for rows in torch.randperm(n, generator=generator).tensor_split(4):
+            step += 1
+            now = base + 0.1 * step * torch.tensor([1.0, 0.0, -0.5])
+            parts.completed(Batch(rows, None, part_of=0), now[rows])
+            others = torch.ones(n, dtype=torch.bool).index_fill(0, rows, False)
+            true = now[others].softmax(-1).sum(0).numpy()
+            before = (now - 0.2 * torch.tensor([1.0, 0.0, -0.5]))[others].softmax(-1).sum(0).numpy()
+            if epoch:
+                errors.append(np.abs(told[-1] - true).max())
+                drifts.append(np.abs(before - true).max())
+    assert np.mean(errors) < 0.2 * np.mean(drifts)

@@ -16,12 +16,13 @@ _LEAST = 1e-9
 
 @dataclass
 class _Large:
-    """A large bag: itself, where its rows are kept, and in an epoch the sum of what is kept."""
+    """A large bag: itself, where its rows are kept, and in an epoch the sums of what is kept."""
 
     bag: Bags
     begin: int
     place: int
     sum: torch.Tensor | None = None
+    seen_at: int = 0
     unseen: int = 0
 
 
@@ -32,10 +33,12 @@ class Parts:
     many are left for the part. For that the sum of the model's probabilities over the others has to
     be known, and for the model as it is now: were it an epoch old, each part would push the model
     where all the parts before it have pushed it already. So what the model said of each row when it
-    last saw it is kept, and corrected by how much it has changed its mind about the rows at hand.
-    These were seen an epoch ago, the others half an epoch ago on average:
+    last saw it is kept, and corrected by how much it has changed its mind about the rows at hand,
+    in proportion to the steps since then:
 
-        mean over the bag ~ mean of what is kept + (now - kept, the mean over the part) / 2
+        sum over the others ~ sum of what is kept
+                              + (now - kept, the mean over the part) (steps since, the sum over the
+                                others) / (steps since, the mean over the part)
 
     In the first epoch a running mean of the parts serves instead.
 
@@ -57,6 +60,8 @@ class Parts:
         if len(large):
             kept["part_shares"] = torch.full((len(large), bags.n_classes), -1.0)
             kept["part_probs"] = torch.full((int(begins[-1]), bags.n_classes), -1.0)
+            kept["part_seen_at"] = torch.zeros(int(begins[-1]), dtype=torch.int64)
+            kept["part_steps"] = torch.zeros(1, dtype=torch.int64)
 
     def begin_epoch(self) -> None:
         """Add up anew what is kept, so that it does not matter where a run was stopped."""
@@ -65,6 +70,8 @@ class Parts:
 
     def completed(self, batch: Batch, logits: torch.Tensor) -> Batch:
         """The batch with its bags, where it is a part of one."""
+        if self._large:
+            self._kept["part_steps"] += 1
         if batch.part_of is None:
             return batch
         large = self._large[batch.part_of]
@@ -77,20 +84,30 @@ class Parts:
         """(C,) in proportion to the mean probabilities of the bag's other rows; keeps those of
         these.
         """
-        n, probs = large.bag.n_instances, self._kept["part_probs"]
+        n, probs, seen_at = (
+            large.bag.n_instances,
+            self._kept["part_probs"],
+            self._kept["part_seen_at"],
+        )
+        step = int(self._kept["part_steps"])
         if large.sum is None:
-            whole = probs[large.begin : large.begin + n]
-            large.sum = whole.double().sum(0)
-            large.unseen = int((whole[:, 0] < 0).sum())
+            whole = slice(large.begin, large.begin + n)
+            large.sum = probs[whole].double().sum(0)
+            large.seen_at = int(seen_at[whole].sum())
+            large.unseen = int((probs[whole, 0] < 0).sum())
         shares = self._kept["part_shares"][large.place]
         rate = max(len(rows) / n, _MEMORY)
         mean = now.mean(0)
         shares.copy_(mean if shares[0] < 0 else (1 - rate) * shares + rate * mean)
-        before = probs[rows]
-        total = n * shares.double()
-        if large.unseen == 0:
-            total = large.sum + n * (now - before).double().mean(0) / 2
+        first = large.unseen > 0
+        change, since = (now - probs[rows]).double(), step - seen_at[rows]
+        large.unseen -= int((probs[rows, 0] < 0).sum())
         probs[rows] = now
-        large.sum += (now - before).double().sum(0)
-        large.unseen -= int((before[:, 0] < 0).sum())
+        seen_at[rows] = step
+        large.sum += change.sum(0)
+        large.seen_at += int(since.sum())
+        total = n * shares.double()
+        if not first:
+            age = (n * step - large.seen_at) / float(since.double().mean())
+            total = large.sum + age * change.mean(0)
         return (total - now.double().sum(0)).clamp(min=_LEAST * n)
