@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from bagwise import Bags, bag_posterior
+from bagwise.posterior._kernels import inline
+from bagwise.posterior.poisson_binomial import cardinality_ratios
 from oracles import informed_bags, random_bags
 
 WEIGHT_BOUNDS = {
@@ -145,3 +147,26 @@ def test_senseless_options_are_refused(option: dict[str, float]) -> None:
     log_probs, bags = random_bags(6, [4], 2)
     with pytest.raises(ValueError, match="tolerance"):
         bag_posterior(log_probs, bags, engine="bethe", **option)
+
+
+@inline
+def _ratios(yes: np.ndarray, no: np.ndarray, n: int, found: np.ndarray) -> None:
+    cardinality_ratios(yes, no, n, 1e50, found)
+
+
+def test_messages_have_their_digits_however_improbable_the_count() -> None:
+    # Half of the counts are likely ones and divided out, the others are in the tails.
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        K = int(rng.integers(2, 40))
+        n = int(rng.integers(1, K))
+        odds = np.exp(rng.choice([0.1, 1, 5, 20]) * rng.standard_normal(K) + rng.choice([-3, 0, 3]))
+        yes, no = odds / (1 + odds), 1 / (1 + odds)
+        found = np.empty(K)
+        _ratios(yes, no, n, found)
+        for k in (0, K - 1):
+            without = np.ones(1)
+            for j in np.delete(np.arange(K), k):
+                without = np.convolve(without, [no[j], yes[j]])
+            expected = np.clip(without[n - 1] / without[n], 1e-50, 1e50) if n < K else 1e50
+            assert found[k] == pytest.approx(expected, rel=1e-9)

@@ -64,9 +64,13 @@ def fill_auto(
     max_states: float,
 ) -> None:
     """What `Engine.fill` of the engine does."""
-    small = is_small(bags, max_states)
+    states = lattice_states(bags)
+    if bags.potentials is None and states.max() <= max_states:
+        fill_exact(np.arange(len(bags)), states, log_p, bags, log_likelihood, weights)
+        return
+    small = states <= _most_states(bags, max_states)
     sharp = bags.is_sharp
-    fill_exact(np.flatnonzero(small & sharp), log_p, bags, log_likelihood, weights)
+    fill_exact(np.flatnonzero(small & sharp), states, log_p, bags, log_likelihood, weights)
     large = np.flatnonzero(~small & sharp)
     if len(large):
         large = fill_pruned(large, log_p, bags, log_likelihood, weights)

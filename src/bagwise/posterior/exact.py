@@ -42,9 +42,9 @@ def exact_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = MAX_S
         B[n] = 1,  B[s] = sum_c p[|s|, c] B[s + e_c]
         w[k, c] = sum over |s| = k of F[s] p[k, c] B[s + e_c] / P(S|X)
 
-    Cost: time C * prod_c (n_c + 1), memory 16 bytes a state for each thread (32 to 48 with three or
-    four classes). With ten classes that
-    is easy up to bags of about 32; with two classes it is K^2 / 4 states, easy up to thousands.
+    Cost: time C * prod_c (n_c + 1), memory 16 bytes a state for each thread (32 to 48 with two to
+    four classes). With ten classes that is easy up to bags of about 32; with two classes it is
+    K^2 / 4 states, easy up to thousands.
     Accuracy: that of double precision.
     Choose it whenever the lattice is small enough; `auto` does.
 
@@ -74,7 +74,7 @@ def _fill(
     sharp = np.flatnonzero(bags.is_sharp)
     states = np.where(bags.is_sharp, lattice_states(bags), 0.0)
     if (states <= max_states).all():
-        fill_exact(sharp, log_p, bags, log_likelihood, weights)
+        fill_exact(sharp, states, log_p, bags, log_likelihood, weights)
         if bags.potentials is not None:
             soft = np.flatnonzero(~bags.is_sharp)
             states = fill_exact_potentials(soft, log_p, bags, log_likelihood, weights, max_states)
@@ -89,14 +89,18 @@ def _fill(
 
 
 def fill_exact(
-    index: IntArray, log_p: FloatArray, bags: Bags, log_likelihood: FloatArray, weights: FloatArray
+    index: IntArray,
+    states: FloatArray,
+    log_p: FloatArray,
+    bags: Bags,
+    log_likelihood: FloatArray,
+    weights: FloatArray,
 ) -> None:
     """Compute the bags in `index`, whose counts are sharp: their entries of `log_likelihood`, their
-    rows of `weights`.
+    rows of `weights`. `states` (B,) are those of all bags' lattices.
     """
     if len(index) == 0:
         return
-    states = lattice_states(bags)
 
     def run(part: IntArray) -> None:
         space = np.empty(2 * int(states[part].max()))
@@ -133,13 +137,12 @@ add_engine("exact", Engine(_fill, curve=curve_exact))
 
 
 def _lattice_bytes(counts: IntArray) -> float:
-    """Memory for a bag: two tables of states, and two of steps between blocks."""
+    """Memory for a bag: two tables of states, and two of steps in and between blocks."""
     n = np.sort(counts[counts > 0]).astype(np.float64)
-    states = np.prod(n + 1)
-    if len(n) < 3:
-        return float(16 * states)
+    if len(n) < 2:
+        return 0.0
     block = (n[-1] + 1) * (n[-2] + 1)
-    return float(16 * states + 16 * (len(n) - 2) * (n[:-2].sum() + 1) * block)
+    return float(16 * np.prod(n + 1) + 16 * (len(n) - 1) * (n[:-2].sum() + 1) * block)
 
 
 def _memory(n_bytes: float) -> str:
@@ -230,30 +233,33 @@ def _lattice(p: _Numbers, n: IntArray, space: _Numbers, weights: _Numbers) -> An
     # step[t, c, i] = p[t + (total of the inner digits at place i), c]
     step = np.zeros((outer_total + 1, A - 2, block), p.dtype)
     for t in range(outer_total + 1):
-        for i in range(block if A > 2 else 0):
-            k = t + i // width + i % width
-            if k < K:
-                for c in range(A - 2):
-                    step[t, c, i] = p[k, c]
+        for c in range(A - 2):
+            for row in range(n[A - 2] + 1):
+                for j in range(min(width, K - t - row)):
+                    step[t, c, row * width + j] = p[t + row + j, c]
     inner = np.ascontiguousarray(p[:, A - 2 :].T)
 
     forward = space[: blocks * block].reshape(blocks, block)
     backward = space[blocks * block : 2 * blocks * block].reshape(blocks, block)
     _sweep_forward(forward, step, inner, n, strides)
     found = np.zeros_like(step)
-    found_inner = np.zeros_like(inner)
+    found_inner = np.zeros((outer_total + 1, 2, block), p.dtype)
     _sweep_backward(forward, backward, step, inner, n, strides, found, found_inner)
 
-    weights[:, : A - 2] = 0.0
+    weights[:] = 0.0
     for t in range(outer_total + 1):
-        for i in range(block if A > 2 else 0):
-            k = t + i // width + i % width
-            if k < K:
-                for c in range(A - 2):
-                    weights[k, c] += found[t, c, i]
+        for row in range(n[A - 2] + 1):
+            begin = row * width
+            for c in range(A - 2):
+                for j in range(min(width, K - t - row)):
+                    weights[t + row + j, c] += found[t, c, begin + j]
+            for j in range(width if row < n[A - 2] else 0):
+                k = t + row + j
+                weights[k, A - 2] += found_inner[t, 0, begin + j] * inner[0, k]
+            for j in range(width - 1):
+                k = t + row + j
+                weights[k, A - 1] += found_inner[t, 1, begin + j] * inner[1, k]
     for k in range(K):
-        weights[k, A - 2] = found_inner[0, k]
-        weights[k, A - 1] = found_inner[1, k]
         weights[k] /= weights[k].sum()
     return forward[blocks - 1, block - 1]
 
@@ -276,18 +282,24 @@ def _sweep_forward(
                 source = o - strides[c]
                 for i in range(block):
                     forward[o, i] += forward[source, i] * step[total - 1, c, i]
+        here = forward[o]
         if o == 0:
-            forward[0, 0] = 1.0
-        for row in range(n[outer] + 1):
+            here[0] = 1.0
+        last = here[0]
+        for j in range(1, width):
+            last = here[j] + last * inner[1, total + j - 1]
+            here[j] = last
+        # Both classes in one loop: a vector of numbers just written one by one is slow to read.
+        for row in range(1, n[outer] + 1):
             begin = row * width
-            if row > 0:
-                for j in range(width):
-                    taken = total + row - 1 + j
-                    forward[o, begin + j] += forward[o, begin - width + j] * inner[0, taken]
-            last = forward[o, begin]
-            for j in range(width - 1):
-                last = forward[o, begin + j + 1] + last * inner[1, total + row + j]
-                forward[o, begin + j + 1] = last
+            k = total + row - 1
+            last = here[begin] + here[begin - width] * inner[0, k]
+            here[begin] = last
+            for j in range(1, width):
+                k += 1
+                above = here[begin - width + j] * inner[0, k]
+                last = here[begin + j] + above + last * inner[1, k]
+                here[begin + j] = last
         total += _count_up(digits, n)
 
 
@@ -304,8 +316,8 @@ def _sweep_backward(
 ) -> None:
     """B of all states, and the sums over states s of F[s] p B[s + e_c].
 
-    They are kept as found[t, c, i] for the outer classes, as in `step`, and found_inner[., k] for
-    the inner ones.
+    They are kept as found[t, c, i] for the outer classes, as in `step`, and as found_inner[t, ., i]
+    for the inner ones, there without the factor p.
     """
     blocks, block = forward.shape
     outer = len(strides)
@@ -322,21 +334,28 @@ def _sweep_backward(
                     term = backward[source, i] * step[total, c, i]
                     backward[o, i] += term
                     found[total, c, i] += term * forward[o, i]
+        here = backward[o]
         if o == blocks - 1:
-            backward[o, block - 1] = 1.0
-        for row in range(n[outer], -1, -1):
+            here[block - 1] = 1.0
+        begin = block - width
+        last = here[block - 1]
+        for j in range(width - 2, -1, -1):
+            last = here[begin + j] + last * inner[1, total + n[outer] + j]
+            here[begin + j] = last
+        for row in range(n[outer] - 1, -1, -1):
             begin = row * width
-            if row < n[outer]:
-                for j in range(width):
-                    term = backward[o, begin + width + j] * inner[0, total + row + j]
-                    backward[o, begin + j] += term
-                    found_inner[0, total + row + j] += term * forward[o, begin + j]
-            last = backward[o, begin + width - 1]
+            k = total + row + width - 1
+            last = here[begin + width - 1] + here[begin + width + width - 1] * inner[0, k]
+            here[begin + width - 1] = last
             for j in range(width - 2, -1, -1):
-                term = last * inner[1, total + row + j]
-                last = backward[o, begin + j] + term
-                backward[o, begin + j] = last
-                found_inner[1, total + row + j] += term * forward[o, begin + j]
+                k -= 1
+                below = here[begin + width + j] * inner[0, k]
+                last = here[begin + j] + below + last * inner[1, k]
+                here[begin + j] = last
+        for i in range(block - width):
+            found_inner[total, 0, i] += forward[o, i] * backward[o, i + width]
+        for i in range(block - 1):
+            found_inner[total, 1, i] += forward[o, i] * backward[o, i + 1]
         total -= _count_down(digits, n)
 
 

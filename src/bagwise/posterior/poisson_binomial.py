@@ -9,6 +9,9 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import inline, kernel, over_bags
 
 
+_LEAST = 1e-4  # of the largest probability: smaller ones lose too many digits to be divided out
+
+
 @inline
 def cardinality_ratios(
     yes: FloatArray, no: FloatArray, n: int, most: float, ratio: FloatArray
@@ -17,6 +20,77 @@ def cardinality_ratios(
 
     N counts the ones among independent variables with P(k is one) = yes[k] = 1 - no[k], and N_-k
     leaves variable k out. n is at least 1.
+
+    Each variable is divided out of the distribution of N, in time K n; where n is so improbable
+    that rounding would show, a tree over the variables takes its place.
+    """
+    if not _divided_ratios(yes, no, n, ratio):
+        _tree_ratios(yes, no, n, most, ratio)
+
+
+@inline
+def _divided_ratios(yes: FloatArray, no: FloatArray, n: int, ratio: FloatArray) -> bool:
+    """The ratios, each variable divided out of the distribution of N; False where that is rough.
+
+    With q the distribution without k, P(N = m) = no[k] q(m) + yes[k] q(m - 1). Solved from below
+    if k is rather no, from above if it is rather yes, errors shrink from step to step. Those from
+    above are few, so their own sum is kept apart; how the others add up to it is known to n only.
+    """
+    K = len(yes)
+    likely = np.empty(K, np.int64)
+    h = 0
+    cold = np.zeros(n + 1)
+    cold[0] = 1.0
+    for k in range(K):
+        if yes[k] > 0.5:
+            likely[h] = k
+            h += 1
+            continue
+        for m in range(n, 0, -1):
+            cold[m] = cold[m] * no[k] + cold[m - 1] * yes[k]
+        cold[0] *= no[k]
+    hot = np.zeros(h + 1)
+    hot[0] = 1.0
+    for i in range(h):
+        k = likely[i]
+        for m in range(i + 1, 0, -1):
+            hot[m] = hot[m] * no[k] + hot[m - 1] * yes[k]
+        hot[0] *= no[k]
+    whole = np.zeros(n + 1)
+    for j in range(min(h, n) + 1):
+        for m in range(j, n + 1):
+            whole[m] += hot[j] * cold[m - j]
+    least = _LEAST * max(whole.max(), hot.max() * cold.max())  # errors are as large as that
+    if not (whole[n] > least and whole[n - 1] > least):
+        return False
+
+    at = np.zeros(K)
+    below = np.empty(K)
+    for m in range(n + 1):
+        for k in range(K):
+            below[k] = at[k]
+            at[k] = (whole[m] - yes[k] * at[k]) / no[k]
+    last = np.zeros(h)
+    for i in range(h):
+        at[likely[i]], below[likely[i]] = 0.0, 0.0
+    for j in range(h - 1, -1, -1):
+        for i in range(h):
+            k = likely[i]
+            last[i] = (hot[j + 1] - no[k] * last[i]) / yes[k]
+            if j <= n:
+                at[k] += last[i] * cold[n - j]
+            if j < n:
+                below[k] += last[i] * cold[n - 1 - j]
+    for k in range(K):
+        if not (at[k] > least and below[k] > least):
+            return False
+        ratio[k] = below[k] / at[k]
+    return True
+
+
+@inline
+def _tree_ratios(yes: FloatArray, no: FloatArray, n: int, most: float, ratio: FloatArray) -> None:
+    """The ratios with all their digits, however small the probabilities.
 
     A binary tree over the variables: a node holds the distribution of the sum of the variables
     outside it, made from its parent's by adding its sibling's variables one by one. The leaf of k
