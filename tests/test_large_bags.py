@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,77 @@ def test_large_bags_have_the_weights_of_the_exact_engine(
     assert (bethe.weights - exact.weights).abs().sum(1).mean() < 1e-3
     torch.testing.assert_close(bethe.weights.sum(0), torch.tensor(counts).double())
     assert abs(bethe.log_likelihood - exact.log_likelihood).item() < 0.1
+
+
+def lattice_of_two(log_probs: np.ndarray, n: int) -> tuple[float, np.ndarray]:
+    """log P(S|X) and the first class's weights by the plain program over counts, K^2 steps."""
+    K = len(log_probs)
+    odds = log_probs[:, 0] - log_probs[:, 1]
+    forward, backward = np.full((K + 1, n + 2), -np.inf), np.full((K + 1, n + 2), -np.inf)
+    forward[0, 0] = backward[K, n] = 0.0
+    for k in range(K):
+        forward[k + 1] = forward[k]
+        forward[k + 1, 1:] = np.logaddexp(forward[k, 1:], forward[k, :-1] + odds[k])
+    for k in range(K - 1, -1, -1):
+        backward[k] = backward[k + 1]
+        backward[k, :-1] = np.logaddexp(backward[k + 1, :-1], backward[k + 1, 1:] + odds[k])
+    total = forward[K, n]
+    steps = forward[:-1, :-1] + odds[:, None] + backward[1:, 1:] - total
+    return total + log_probs[:, 1].sum(), np.exp(steps).sum(1)
+
+
+@pytest.mark.parametrize("K", [64, 700])
+@pytest.mark.parametrize("scale", [0.0, 1.0, 30.0, 200.0])
+@pytest.mark.parametrize("share", [0.5, 0.02])
+@pytest.mark.parametrize("engine", ["exact", "auto"])
+def test_two_classes_are_exact_without_a_lattice(
+    K: int, scale: float, share: float, engine: str
+) -> None:
+    rng = np.random.default_rng(0)
+    log_probs = scale * rng.standard_normal((K, 2)) + np.array([0.0, 3.0])
+    n = int(share * K)
+    post = bag_posterior(torch.from_numpy(log_probs), Bags([K], [[n, K - n]]), engine)
+    log_likelihood, weights = lattice_of_two(log_probs, n)
+    np.testing.assert_allclose(post.weights[:, 0].numpy(), weights, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(post.weights.sum(0).numpy(), [n, K - n], rtol=1e-11)
+    assert post.log_likelihood.item() == pytest.approx(log_likelihood, rel=1e-11)
+
+
+def test_two_classes_may_be_impossible_for_some_instances() -> None:
+    rng = np.random.default_rng(1)
+    log_probs = rng.standard_normal((90, 3))
+    log_probs[:20, 2] = -np.inf  # of the first two alone
+    log_probs[20:25, 0] = -np.inf
+    post = bag_posterior(torch.from_numpy(log_probs), Bags([90], [[50, 0, 40]]), "exact")
+    assert (post.weights[:20, 0] == 1).all()
+    assert (post.weights[20:25, 2] == 1).all()
+    rest = log_probs[25:][:, [0, 2]]
+    np.testing.assert_allclose(post.weights[25:, 0].numpy(), lattice_of_two(rest, 30)[1], rtol=1e-9)
+
+
+def test_a_hundred_thousand_instances_of_two_classes_have_exact_weights() -> None:
+    # All instances alike: P(Y_k = c) is the share of c, log P(S|X) that of a binomial count.
+    K, n = 100_000, 30_000
+    log_probs = torch.tensor([[0.5, 0.5]], dtype=torch.float64).log().repeat(K, 1)
+    post = bag_posterior(log_probs, Bags([K], [[n, K - n]]))
+    torch.testing.assert_close(
+        post.weights[:, 0], torch.full((K,), n / K, dtype=torch.float64), rtol=1e-11, atol=0
+    )
+    log_binomial = math.lgamma(K + 1) - math.lgamma(n + 1) - math.lgamma(K - n + 1)
+    expected = log_binomial - K * math.log(2)
+    assert post.log_likelihood.item() == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("sharpness", [0.3, 1.0, 4.0])
+def test_large_bags_have_the_messages_of_small_ones(
+    sharpness: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_probs, bags = large_bag([700, 250, 60, 8, 2], sharpness)
+    large = bag_posterior(log_probs, bags, "bethe", tolerance=1e-7)
+    monkeypatch.setattr("bagwise.posterior.bethe._LARGE_COUNT", 10**6)
+    small = bag_posterior(log_probs, bags, "bethe", tolerance=1e-7)
+    torch.testing.assert_close(large.weights, small.weights, rtol=0, atol=1e-6)
+    torch.testing.assert_close(large.log_likelihood, small.log_likelihood, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("counts", [[1500, 900], [2300, 20]])

@@ -12,6 +12,7 @@ from bagwise.posterior._result import Posterior
 from bagwise.posterior.bethe import fill_bethe
 from bagwise.posterior.exact import MAX_STATES, curve_exact, fill_exact, lattice_states
 from bagwise.posterior.exact_potentials import fill_exact_potentials
+from bagwise.posterior.pairs import is_pair
 from bagwise.posterior.pruned import fill_pruned
 
 AUTO_STATES = 2**16
@@ -25,8 +26,8 @@ def auto_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = AUTO_S
     P(S|X), which is then proved bag by bag, only these are computed, and the weights are off by at
     most 2e-5. That is where `bethe` is at its weakest.
 
-    A bag in which only two classes occur is computed exactly up to 2^24 states (about 8000
-    instances), because belief propagation would not be cheaper.
+    A bag in which only two classes occur is always computed exactly: that takes time in proportion
+    to its size. (If its counts are not exact, up to 2^24 states, about 8000 instances.)
 
     The default of 2^16 states keeps the exact part below a millisecond a bag. With ten classes it
     takes in all bags of 16 and few of 32.
@@ -68,8 +69,8 @@ def fill_auto(
     if bags.potentials is None and states.max() <= max_states:
         fill_exact(np.arange(len(bags)), states, log_p, bags, log_likelihood, weights)
         return
-    small = states <= _most_states(bags, max_states)
     sharp = bags.is_sharp
+    small = (states <= _most_states(bags, max_states)) | (is_pair(bags) & sharp)
     fill_exact(np.flatnonzero(small & sharp), states, log_p, bags, log_likelihood, weights)
     large = np.flatnonzero(~small & sharp)
     if len(large):

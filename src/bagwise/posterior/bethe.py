@@ -23,6 +23,7 @@ from bagwise.posterior.poisson_binomial import cardinality_probability, cardinal
 
 TOLERANCE = 1e-3
 MAX_ITERATIONS = 200
+_LARGE_COUNT = 80  # instances a class from which `large_bags` is faster, if counts are exact
 
 
 def bethe_posterior(
@@ -60,12 +61,14 @@ def bethe_posterior(
     and no class is left out of Sigma, to whose diagonal is added how wide f_c is: u v / (v - u), if
     the variance of the count is v by the other classes' messages alone and u with f_c.
 
-    In bags of more than 2048 instances, counts whose variance is above 100 are taken as normal.
+    In bags of more than 80 instances a class, or 2048 in all, the messages come from 12 to 25
+    values of the counts' characteristic functions. Counts that are not exact are taken as normal
+    in bags of more than 2048, if their variance is above 100.
 
-    Cost: about K^2 log C steps an iteration over all classes, K C^2 in such large bags, typically 5
-    to 15 iterations in all; memory K C. Accuracy: `benchmarks/accuracy.py` compares it with the
-    exact engine; the mean L1 error of an instance's weights is .001 to .04 at K = 16, .0007 to .04
-    at K = 32.
+    Cost: about K^2 steps an iteration over all classes (K^2 log C where counts are improbable),
+    K C^2 in such large bags, typically 5 to 15 iterations in all; memory K C.
+    Accuracy: `benchmarks/accuracy.py` compares it with the exact engine; the mean L1 error of an
+    instance's weights is .001 to .04 at K = 16, .0007 to .04 at K = 32.
     It is at its weakest where a confident classifier leaves a few instances in doubt, which then
     depend on each other: single weights can be far off. `auto` computes such bags exactly.
     Choose it for bags beyond the exact engine's reach; `auto` does.
@@ -150,10 +153,12 @@ def fill_bethe(
         known = (bags.least, bags.potentials.begins, bags.potentials.log_f)
         bethe_with_potentials(part, log_p, bags.offsets, *known, *how, *found)
 
-    large = index[bags.sizes[index] > LARGE]
-    if len(large):
-        index = index[bags.sizes[index] <= LARGE]
-        _fill_large(large, log_p, bags, how, found)
+    is_large = bags.sizes[index] > np.where(
+        bags.is_sharp[index], min(_LARGE_COUNT * bags.n_classes, LARGE), LARGE
+    )
+    if is_large.any():
+        _fill_large(index[is_large], log_p, bags, how, found)
+        index = index[~is_large]
     sharp = index[bags.is_sharp[index]]
     if len(sharp):
         over_bags(run, sharp, 50.0 * bags.sizes[sharp] ** 2)

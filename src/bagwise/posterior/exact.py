@@ -14,6 +14,7 @@ from bagwise.posterior._kernels import inline, kernel, over_bags
 from bagwise.posterior._result import Posterior
 from bagwise.posterior._tilt import classes_by_count, tilt
 from bagwise.posterior.exact_potentials import curve_exact_potentials, fill_exact_potentials
+from bagwise.posterior.pairs import fill_pairs, is_pair
 
 MAX_STATES = 2**24
 _Numbers = npt.NDArray[Any]  # real, or complex for derivatives
@@ -44,14 +45,16 @@ def exact_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = MAX_S
 
     Cost: time C * prod_c (n_c + 1), memory 16 bytes a state for each thread (32 to 48 with two to
     four classes). With ten classes that is easy up to bags of about 32; with two classes it is
-    K^2 / 4 states, easy up to thousands.
+    K^2 / 4 states; there, from 64 instances on, the same is computed without a lattice, to ten
+    digits, from 12 to 25 values of the count's characteristic function: a bag of 10,000 takes a
+    millisecond, one of a million a third of a second.
     Accuracy: that of double precision.
     Choose it whenever the lattice is small enough; `auto` does.
 
     Args:
         log_probs: (N, C) logarithms of class probabilities; rows need not be normalised.
         bags: sizes and counts of the bags of these N instances.
-        max_states: a bag with more states than this is an error.
+        max_states: a bag whose lattice has more states than this is an error.
 
     >>> log_probs = torch.tensor([[.8, .2], [.4, .6]]).log()
     >>> post = exact_posterior(log_probs, Bags([2], [[1, 1]]))
@@ -72,7 +75,7 @@ def _fill(
     max_states: float,
 ) -> None:
     sharp = np.flatnonzero(bags.is_sharp)
-    states = np.where(bags.is_sharp, lattice_states(bags), 0.0)
+    states = np.where(bags.is_sharp & ~is_pair(bags), lattice_states(bags), 0.0)
     if (states <= max_states).all():
         fill_exact(sharp, states, log_p, bags, log_likelihood, weights)
         if bags.potentials is not None:
@@ -101,6 +104,10 @@ def fill_exact(
     """
     if len(index) == 0:
         return
+    pairs = is_pair(bags)[index]
+    if pairs.any():
+        fill_pairs(index[pairs], log_p, bags, log_likelihood, weights)
+        index = index[~pairs]
 
     def run(part: IntArray) -> None:
         space = np.empty(2 * int(states[part].max()))

@@ -1,4 +1,4 @@
-"""The bethe engine for large bags: counts that vary much are as good as normal."""
+"""The bethe engine for large bags: messages from characteristic functions or normal counts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bagwise.posterior._flow import possible_classes
 from bagwise.posterior._kernels import inline, kernel
 from bagwise.posterior._windows import cut_windows, joined_windows, tilt_potentials
 from bagwise.posterior.bethe_potentials import targets_of, write_weights
+from bagwise.posterior.fourier import leave_one_out, tilted_shares
 
 _NORMAL = 100.0  # variance from which a count is taken as normal
 _POINTS = 33  # probabilities of an instance for which its message is computed; others in between
@@ -38,9 +39,10 @@ def bethe_of_large_bags(
 ) -> None:
     """As `bethe_with_potentials`, in time K C^2 rather than K^2 C.
 
-    The count N_-k of a class whose variance is above 100 is taken as normal. What that misses of
-    its shape is nearly the same for all instances, so that it changes the class's factor rather
-    than the weights. A count that varies less has its mass in a narrow band, computed exactly.
+    Where a count is known exactly, its messages are those of `leave_one_out`. Where it is not, and
+    the variance of N_-k is above 100, it is taken as normal. What that misses of its shape is
+    nearly the same for all instances, so that it changes the class's factor rather than the
+    weights. A count that varies less has its mass in a narrow band, computed exactly.
     """
     C = low.shape[1]
     for bag in index:
@@ -155,6 +157,8 @@ def _value(
 @inline
 def _log_total(yes: FloatArray, no: FloatArray, low: int, f: FloatArray) -> tuple[float, float]:
     """log of sum_m P(N = m) f(m), and the variance of m under these weights."""
+    if len(f) == 1 and 0 < low < len(yes):
+        return _log_probability(yes, no, low) + np.log(f[0]), 0.0
     spread = (yes * no).sum()
     if spread >= _NORMAL:
         return _normal(yes.sum(), spread, low, f)
@@ -165,6 +169,9 @@ def _log_total(yes: FloatArray, no: FloatArray, low: int, f: FloatArray) -> tupl
 @inline
 def _ratios(yes: FloatArray, no: FloatArray, low: int, f: FloatArray, ratio: FloatArray) -> None:
     """ratio[k] = sum_m P(N_-k = m) f(m + 1) / sum_m P(N_-k = m) f(m), clipped."""
+    if len(f) == 1 and 0 < low < len(yes):
+        _sharp_ratios(yes, no, low, ratio)
+        return
     spread = (yes * no).sum()
     if spread < _NORMAL:
         _band_ratios(yes, no, low, f, ratio)
@@ -181,6 +188,30 @@ def _ratios(yes: FloatArray, no: FloatArray, low: int, f: FloatArray, ratio: Flo
         place = yes[k] * (_POINTS - 1)
         i = min(int(place), _POINTS - 2)
         ratio[k] = np.exp(table[i] + (place - i) * (table[i + 1] - table[i]))
+
+
+@inline
+def _log_probability(yes: FloatArray, no: FloatArray, n: int) -> float:
+    """log P(N = n)."""
+    tilted_yes, tilted_no = yes.copy(), no.copy()
+    log_x = tilted_shares(tilted_yes, tilted_no, n)
+    below, at = np.empty_like(yes), np.empty_like(yes)
+    value = np.log(leave_one_out(tilted_yes, tilted_no, n, below, at)) - n * log_x
+    for k in range(len(yes)):
+        value += np.log(yes[k] * np.exp(log_x) + no[k])
+    return value
+
+
+@inline
+def _sharp_ratios(yes: FloatArray, no: FloatArray, n: int, ratio: FloatArray) -> None:
+    """ratio[k] = P(N_-k = n - 1) / P(N_-k = n), clipped."""
+    tilted_yes, tilted_no = yes.copy(), no.copy()
+    x = np.exp(tilted_shares(tilted_yes, tilted_no, n))
+    below, at = np.empty_like(yes), np.empty_like(yes)
+    leave_one_out(tilted_yes, tilted_no, n, below, at)
+    for k in range(len(yes)):
+        above, here = x * max(below[k], 0.0), max(at[k], 0.0)
+        ratio[k] = MOST if above >= MOST * here else max(above / here, 1.0 / MOST)
 
 
 @inline

@@ -8,7 +8,6 @@ import numpy.typing as npt
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import inline, kernel, over_bags
 
-
 _LEAST = 1e-4  # of the largest probability: smaller ones lose too many digits to be divided out
 
 

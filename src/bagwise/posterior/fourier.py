@@ -1,0 +1,140 @@
+"""Poisson-binomial probabilities near the mean, from a few values of the characteristic function.
+
+The count N of independent ones and noes has the characteristic function
+
+    phi(t) = prod_k (no_k + yes_k e^it)
+
+and for any M larger than the range in which N has mass, P(N = n) is the mean of phi(t) e^-itn over
+t = 2 pi m / M, m = 0 .. M - 1, but for the P(N = n + jM), j != 0, that are added to it. Without
+variable k, phi is divided by its factor. Tilted so that its mean is n, N has next to no mass beyond
+M ~ 8.3 standard deviations, and phi next to none beyond m ~ 12: whatever K is, some 12 to 25 values
+are enough for an error of 1e-13 of the largest probability.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bagwise.bags import FloatArray
+from bagwise.posterior._kernels import inline
+
+_NATS = 34.0  # what is left out is below exp(-34) of the largest probability
+_STEPS = 100  # of Newton and bisection
+_NEAR = 1e-2  # of a count or a standard deviation: near enough to the mean
+
+
+@inline
+def tilted_odds(logits: FloatArray, n: float, yes: FloatArray, no: FloatArray) -> float:
+    """The shift x of the logits that makes the mean of N equal n, 0 < n < the number of them.
+
+    Fills yes = 1 / (1 + exp(-(logits + x))) and no = 1 - yes. Logits may be infinite as long as a
+    count of n is possible.
+    """
+    low, high = np.inf, -np.inf
+    for k in range(len(logits)):
+        if -np.inf < logits[k] < np.inf:
+            low, high = min(low, logits[k]), max(high, logits[k])
+    x = 0.0
+    if low > high:  # all are certain
+        _shifted(logits, x, yes, no)
+        return x
+    low, high = -high - 40.0, -low + 40.0  # between them the mean rises from least to most
+    for _ in range(_STEPS):
+        mean, variance = _shifted(logits, x, yes, no)
+        if mean > n:
+            high = min(high, x)
+        else:
+            low = max(low, x)
+        if abs(mean - n) < _NEAR * max(variance, 1.0) ** 0.5 or high - low < 1e-15 * (
+            abs(low) + abs(high)
+        ):
+            break
+        # Newton's step where it stays inside, and in the middle where it does not.
+        step = (n - mean) / variance if variance > 0.0 else np.inf
+        x = x + step if low < x + step < high else 0.5 * (low + high)
+    return x
+
+
+@inline
+def _shifted(logits: FloatArray, x: float, yes: FloatArray, no: FloatArray) -> tuple[float, float]:
+    """Fill yes and no; returns the mean and the variance of N."""
+    mean, variance = 0.0, 0.0
+    for k in range(len(logits)):
+        small = np.exp(-abs(logits[k] + x))
+        large = 1.0 / (1.0 + small)
+        small *= large
+        yes[k], no[k] = (large, small) if logits[k] + x > 0.0 else (small, large)
+        mean += yes[k]
+        variance += yes[k] * no[k]
+    return mean, variance
+
+
+@inline
+def tilted_shares(yes: FloatArray, no: FloatArray, n: int) -> float:
+    """The factor x of all odds yes / no that makes the mean of N equal n; changes yes and no.
+
+    Where that is out of reach, n being all there can be, x is as far as it goes.
+    """
+    log_x = 0.0
+    low, high = -700.0, 700.0
+    for _ in range(_STEPS):
+        mean, variance = 0.0, 0.0
+        for k in range(len(yes)):
+            mean += yes[k]
+            variance += yes[k] * no[k]
+        if mean > n:
+            high = min(high, log_x)
+        else:
+            low = max(low, log_x)
+        if abs(mean - n) < _NEAR * max(variance, 1.0) ** 0.5 or high - low < 1e-6:
+            break
+        step = (n - mean) / variance if variance > 0.0 else np.inf
+        if not low < log_x + step < high:
+            step = 0.5 * (low + high) - log_x
+        log_x += step
+        factor = np.exp(step)
+        for k in range(len(yes)):
+            total = yes[k] * factor + no[k]
+            yes[k] *= factor / total
+            no[k] /= total
+    return log_x
+
+
+@inline
+def leave_one_out(
+    yes: FloatArray, no: FloatArray, n: int, below: FloatArray, at: FloatArray
+) -> float:
+    """P(N = n), and for each k P(N_-k = n - 1) and P(N_-k = n); the mean of N is n, or near it.
+
+    Time 25 K. The errors are about 1e-13 of P(N = n).
+    """
+    K = len(yes)
+    variance = (yes * no).sum()
+    # By Bernstein's inequality, P(|N - n| >= M) < 2 exp(-M^2 / (2 variance + 2 M / 3)). M is odd,
+    # so that no point is pi, where a factor can be 0.
+    M = int(_NATS / 3.0 + np.sqrt((_NATS / 3.0) ** 2 + 2.0 * _NATS * variance)) + 3
+    M += 1 - M % 2
+    points = 1  # and |phi(t)| <= exp(-(1 - cos t) variance)
+    while points <= M // 2 and (1.0 - np.cos(2.0 * np.pi * points / M)) * variance < _NATS:
+        points += 1
+    below[:] = 0.0
+    at[:] = 0.0
+    whole = 0.0
+    for m in range(points):
+        cosine, sine = np.cos(2.0 * np.pi * m / M), np.sin(2.0 * np.pi * m / M)
+        real, imaginary = 1.0, 0.0
+        for k in range(K):
+            a, b = no[k] + yes[k] * cosine, yes[k] * sine
+            real, imaginary = real * a - imaginary * b, real * b + imaginary * a
+        share = (1.0 if m == 0 else 2.0) / M  # both halves of the circle
+        angle = 2.0 * np.pi * (m * n % M) / M
+        x = share * (real * np.cos(angle) + imaginary * np.sin(angle))
+        y = share * (imaginary * np.cos(angle) - real * np.sin(angle))
+        whole += x
+        u, v = x * cosine - y * sine, x * sine + y * cosine  # that of n - 1
+        for k in range(K):
+            a, b = no[k] + yes[k] * cosine, yes[k] * sine
+            scale = 1.0 / (a * a + b * b)
+            at[k] += (x * a + y * b) * scale
+            below[k] += (u * a + v * b) * scale
+    return whole
