@@ -247,3 +247,10 @@ def test_damaged_intervals_are_named(made: Path, tmp_path: Path) -> None:
         code, output = command("explain", folder)
         assert code == 2
         assert "intervals.safetensors is damaged" in output
+
+
+def test_groups_that_are_numbers_come_by_their_value(made: Path) -> None:
+    found = estimate_shares(TableModel.load(made / "m"), made / "rows.csv", ["noise"])
+    numbers = [float(share.group[0]) for share in found]
+    assert numbers[0] < -2
+    assert numbers == sorted(numbers)

@@ -500,6 +500,23 @@ def test_a_total_is_noted_and_a_class_that_is_seldom_the_sum_stays(tmp_path: Pat
     assert read_labels(path, ["bag"]).classes == ["a", "b", "c"]
 
 
+def test_the_index_that_pandas_writes_is_no_class(tmp_path: Path) -> None:
+    plain = read_labels(write(tmp_path / "plain.csv", "bag,no,yes\nA,1,2\nB,3,0\n"), ["bag"])
+    for name in ("", "Unnamed: 0"):
+        file = write(tmp_path / "index.csv", f"{name},bag,no,yes\n0,A,1,2\n1,B,3,0\n")
+        found = read_labels(file, ["bag"])
+        assert found.classes == ["no", "yes"]
+        np.testing.assert_array_equal(found.numbers, plain.numbers)
+    file = write(tmp_path / "other.csv", ",bag,no,yes\n1,A,1,2\n2,B,3,0\n")
+    assert len(read_labels(file, ["bag"]).classes) == 3  # it may be a class
+
+
+def test_one_class_alone_is_refused_with_what_to_name(tmp_path: Path) -> None:
+    file = write(tmp_path / "labels.csv", "bag,no,yes\nA,1,2\nB,3,0\n")
+    with pytest.raises(ValueError, match="--classes has one class, 'no'; two are expected"):
+        read_labels(file, ["bag"], ["no"])
+
+
 def test_counts_of_bags_of_a_hundred_are_not_taken_for_percentages() -> None:
     counts = np.array([[40.0, 60], [30, 70], [50, 50]])
     with pytest.raises(ValueError, match=r"sum to 100.*99 rows"):

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bagwise.bags import FloatArray
+from bagwise.likelihood._threads import threads_for
 from bagwise.likelihood.objective import BagLikelihood, Evaluation
 
 LOWEST_TAU, HIGHEST_TAU = 1e-3, 20.0  # of a fitted standard deviation of bag effects
@@ -112,6 +113,18 @@ def minimise(
     max_evaluations: int,
 ) -> tuple[Point, bool, str]:
     """The optimum next to theta (and tau, where it is fitted): (point, converged, message)."""
+    with threads_for(problem.likelihood.X1.size):
+        return _minimise(problem, theta, tau, fits_tau, tolerance, max_evaluations)
+
+
+def _minimise(
+    problem: Problem,
+    theta: FloatArray,
+    tau: float,
+    fits_tau: bool,
+    tolerance: float,
+    max_evaluations: int,
+) -> tuple[Point, bool, str]:
     likelihood = problem.likelihood
     least_gain = 0.01 * tolerance**2
     if not likelihood.exact:

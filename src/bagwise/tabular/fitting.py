@@ -46,6 +46,7 @@ from bagwise.tabular.model import TableModel, log_probs_by
 from bagwise.tabular.source import Paths, Source, columns_of
 from bagwise.tabular.tails import with_useful_logs
 from bagwise.tabular.temperature import divide_logits, fit_temperature, tempered
+from bagwise.tabular.threads import threads_for
 from bagwise.tabular.tuning import (
     RATES,
     Search,
@@ -200,9 +201,13 @@ def fit_table(
             assert chosen.lr is not None
             assert chosen.epochs is not None
             classifier = variant(base, chosen.model, chosen.lr, chosen.epochs, verbose=progress)
-            classifier = _trained(classifier, training, names, None, work)
+            with threads_for(base, targets.bags):
+                classifier = _trained(classifier, training, names, None, work)
         else:
-            classifier = _fit_most(base, training, names, splits[0], chosen, epochs, work, progress)
+            with threads_for(base, targets.bags):
+                classifier = _fit_most(
+                    base, training, names, splits[0], chosen, epochs, work, progress
+                )
             log_probs = log_probs_by(classifier.model_, training.inputs)
         if not cross_validated:
             held_out = splits[0][1]

@@ -132,6 +132,13 @@ def _read(
         raise ValueError(f"{name} has no bag in row {row}; {', '.join(key)} must be there.")
     chosen = None if classes is None else list(classes)
     beside = [column for column in table.column_names if column not in key]
+    if chosen is None and (index := _index(table, beside)) is not None:
+        beside.remove(index)
+    if chosen is not None and len(chosen) == 1 and known is None:
+        raise ValueError(
+            f"--classes has one class, {chosen[0]!r}; two are expected at least. Name all of them, "
+            "or the one and OTHER: a class that has no column has the rest of each bag."
+        )
     if said(numbers_are, "ranges") and any(column.endswith((LOW, HIGH)) for column in beside):
         return _of_bounds(ids, table, beside, chosen or known, source.files)
     if (pair := _with_the_rest(chosen or known, beside)) is not None:
@@ -182,6 +189,16 @@ def _read(
     numbers, are = numbers_of_cells({column: cells[column] for column in others}, name, numbers_are)
     found = LabelTable(ids.to_pylist(), others, numbers, source.files, are)
     return found if known is None else _of_known(found, known, may_lack=False)
+
+
+def _index(table: pa.Table, columns: Sequence[str]) -> str | None:
+    """The column without a name that numbers the rows, as spreadsheets and pandas write it."""
+    for column in columns:
+        if column.strip().lower() in ("", "unnamed: 0"):
+            numbers = [str(n) for n in range(table.num_rows)]
+            if table.column(column).cast(pa.string()).to_pylist() == numbers:
+                return column
+    return None
 
 
 def _has_number(cells: Cells | None) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 
 _DIGITS = re.compile(r"(\d{1,18})")
+_NUMBER = re.compile(r"[-+]?[0-9]{1,18}(\.[0-9]*)?")
 
 
 def one_line(text: str, most: int) -> str:
@@ -32,11 +34,14 @@ def wrapped(text: str, width: int) -> str:
     return f"{lines[0]}\n{one_line(' '.join(lines[1:]), width)}"
 
 
-def in_order(name: str) -> tuple[tuple[int, str], ...]:
-    """A key for sorting: numbers in names by their size.
+def in_order(name: str) -> tuple[float, tuple[tuple[int, str], ...]]:
+    """A key for sorting: numbers first, by their value, and numbers in other names by their size.
 
     >>> sorted(["ward 10", "ward 9", "100+", "18-29"], key=in_order)
     ['18-29', '100+', 'ward 9', 'ward 10']
+    >>> sorted(["0.7", "-1.5", "10", "0.08", "(missing)", "-20"], key=in_order)
+    ['-20', '-1.5', '0.08', '0.7', '10', '(missing)']
     """
     parts = _DIGITS.split(name)
-    return tuple((int(p), p) if n % 2 else (-1, p) for n, p in enumerate(parts))
+    in_name = tuple((int(p), p) if n % 2 else (-1, p) for n, p in enumerate(parts))
+    return float(name) if _NUMBER.fullmatch(name) else math.inf, in_name

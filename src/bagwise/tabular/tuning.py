@@ -20,6 +20,7 @@ from bagwise.estimator import LLPClassifier
 from bagwise.likelihood.ridge import bag_folds, mean_per_instance
 from bagwise.tabular.baseline import baseline_log_likelihoods, overall_shares
 from bagwise.tabular.model import log_probs_by
+from bagwise.tabular.threads import threads_for
 from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training import Callback, DivergedError
 from bagwise.training.evaluation import log_likelihoods
@@ -307,7 +308,8 @@ def _train_fold(
     kept, held_out = (data.select(index) for index in split)
     keeping = _Keeping(held_out.inputs)
     try:
-        tried.fit_bags(kept, classes, held_out, callbacks=[keeping, counting])
+        with threads_for(tried, data.bags):
+            tried.fit_bags(kept, classes, held_out, callbacks=[keeping, counting])
         curve = [row["val_bag_loss"] for row in tried.history_]
     except DivergedError:
         curve = [math.inf]
