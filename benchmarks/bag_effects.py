@@ -11,6 +11,7 @@ each school that was fitted to are predicted, and ten of each of as many new sch
     truth            the probabilities that labels were drawn with
 
 python benchmarks/bag_effects.py               # two to three minutes
+python benchmarks/bag_effects.py --rows 1,5    # some of the rows
 """
 
 from __future__ import annotations
@@ -115,12 +116,16 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sets", type=int, default=3, help="generated tables of each kind")
-    sets = parser.parse_args().sets
+    parser.add_argument("--rows", help="numbers of the rows, with commas between; all if not given")
+    options = parser.parse_args()
+    sets = options.sets
+    rows = [int(number) for number in (options.rows or "").split(",") if number]
+    settings = [SETTINGS[number - 1] for number in rows] if rows else SETTINGS
     shown = Table(title=f"Log loss, mean of {sets} generated tables")
     header = ["schools", "effect", "slope", "fit", "--bag-effects", "--labels", "share", "truth"]
     for name in (*header, "new: fit", "new: --bag-effects", "new: truth"):
         shown.add_column(name, justify="right")
-    tasks = [(setting, seed) for setting in SETTINGS for seed in range(sets)]
+    tasks = [(setting, seed) for setting in settings for seed in range(sets)]
     results: dict[tuple[int, float, float], list[Floats]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for setting, seed in track(tasks, console=Console(stderr=True), transient=True):

@@ -48,11 +48,12 @@ def generate(folder: Path, rows: int) -> None:
 
 
 def measured(name: str, rows: int, *arguments: str) -> None:
-    """Run a command; print its peak memory and rows per second."""
+    """Run a command; print its peak memory, seconds of the clock and of the CPU, rows a second."""
     code = (
         "import resource, sys\nfrom bagwise.cli import app\n"
         "try: app(sys.argv[1:])\nexcept SystemExit as e: assert not e.code, e.code\n"
-        "print('PEAK', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "print('PEAK', used.ru_maxrss, used.ru_utime + used.ru_stime)"
     )
     started = time.perf_counter()
     done = subprocess.run(
@@ -62,8 +63,12 @@ def measured(name: str, rows: int, *arguments: str) -> None:
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
     print(done.stdout.rsplit("PEAK", 1)[0].strip())
-    peak = int(done.stdout.rsplit("PEAK", 1)[1]) / 1e6
-    print(f"{name}: {seconds:.0f} s, {rows / seconds:,.0f} rows a second, peak {peak:.2f} GB\n")
+    peak, cpu = (float(part) for part in done.stdout.rsplit("PEAK", 1)[1].split())
+    print(
+        f"{name}: {seconds:.0f} s, {cpu:.0f} of the CPU, {rows / seconds:,.0f} rows a second, "
+        f"peak {peak / 1e6:.2f} GB\n",
+        flush=True,
+    )
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from bagwise.posterior import lattice_states
 MAX_PARAMETERS = 2000
 INTERVAL_RIDGE = 0.1
 _OBSERVED_STEPS = 2e9  # elementary steps up to which the likelihood is differentiated twice
-_STEP = 1e-3  # of these differences, in standard errors
+_STEP = 1e-4  # of these differences, in standard errors
 _LEAST = 0.3  # least ratio of observed to expected information that is believed
 _MOST_LEVERAGE = 0.9
 
@@ -257,7 +257,7 @@ def _sandwich(problem: Problem, theta: FloatArray, tau: float) -> tuple[FloatArr
     inverse = cho_solve(cho_factor(expected), np.eye(len(expected)))
     scores = _leveraged(likelihood, theta, found, tau, inverse)
     kind = "expected"
-    steps = 2.0 * theta.size * (lattice_states(likelihood.bags) * likelihood.bags.n_classes).sum()
+    steps = theta.size * (lattice_states(likelihood.bags) * likelihood.bags.n_classes).sum()
     if likelihood.exact and steps <= _OBSERVED_STEPS:
         kind = "observed"
         inverse = _inverse_observed(problem, theta, tau, expected)
@@ -286,12 +286,12 @@ def _inverse_observed(
     few bags, a share of that takes its place.
     """
     P = theta.size
-    second = np.empty((P, P))
+    second, centre = np.empty((P, P)), problem.at(theta, tau).gradient
     for i, size in enumerate(_STEP / np.sqrt(np.diagonal(expected))):
         step = np.zeros(P)
         step[i] = size
-        up, down = (problem.at(theta + s * step.reshape(theta.shape), tau) for s in (1, -1))
-        second[i] = (up.gradient - down.gradient).ravel() / (2 * size)
+        moved = problem.at(theta + step.reshape(theta.shape), tau).gradient
+        second[i] = (moved - centre).ravel() / size
     lower = cholesky(expected, lower=True)
     half = solve_triangular(lower, (second + second.T) / 2, lower=True)
     values, vectors = np.linalg.eigh(solve_triangular(lower, half.T, lower=True))

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.linalg import helmert
-from scipy.special import logsumexp
 
-from bagwise.bags import Bags, FloatArray
+from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood._curvature import Scale
 from bagwise.likelihood._effects import integrate, integrate_weighted, normal_nodes
+from bagwise.posterior._kernels import kernel
 from bagwise.posterior.auto import AUTO_STATES, fill_auto, is_small
 
 
@@ -118,9 +118,8 @@ class BagLikelihood:
         if tau > 0:
             values, p, effects, squares = integrate(z, self.bags, self.basis, tau)
             return Evaluation(log_likelihood + values, weights - p, p, effects, squares)
-        tops = logsumexp(z, axis=1)
-        log_likelihood -= np.add.reduceat(tops, self.bags.offsets[:-1])
-        p = np.exp(z - tops[:, None])
+        p = np.empty(z.shape)
+        _normalise(z, self.bags.offsets, p, log_likelihood)
         return Evaluation(log_likelihood, weights - p, p)
 
     def total(self, found: Evaluation) -> tuple[float, FloatArray]:
@@ -137,6 +136,22 @@ class BagLikelihood:
         return Scale(
             self.X1, found.probabilities, self.bags, self.basis, tau, penalty, self.bag_weights
         )
+
+
+@kernel
+def _normalise(z: FloatArray, offsets: IntArray, p: FloatArray, log_likelihood: FloatArray) -> None:
+    """Fill p with softmax(z); take log sum exp of each row from its bag's log-likelihood."""
+    C = z.shape[1]
+    for b in range(len(log_likelihood)):
+        for k in range(offsets[b], offsets[b + 1]):
+            top = z[k].max()
+            total = 0.0
+            for c in range(C):
+                p[k, c] = np.exp(z[k, c] - top)
+                total += p[k, c]
+            for c in range(C):
+                p[k, c] /= total
+            log_likelihood[b] -= top + np.log(total)
 
 
 def checked_features(X: npt.ArrayLike, bags: Bags) -> FloatArray:

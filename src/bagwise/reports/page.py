@@ -21,7 +21,7 @@ body { margin: 0 auto; padding: 1.2rem; max-width: 60rem; color: #1b1f24; backgr
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: .4rem 0 .8rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.2rem; margin: 2.2rem 0 .5rem; padding-top: .8rem; border-top: 1px solid #d5dae0; }
-p { max-width: 46rem; }
+p { max-width: 46rem; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .92rem; margin: .6rem 0; }
 th, td { padding: .3rem .7rem; border-bottom: 1px solid #e4e8ec; text-align: left;

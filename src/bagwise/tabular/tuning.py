@@ -262,9 +262,9 @@ class Search:
         bar: WorkProgress,
         planned: int,
     ) -> Tensors:
-        tried = variant(
-            self.base, model, lr, epochs, patience(epochs) if self.epochs is None else None
-        )
+        # On large tables an epoch of the trial is many steps, and held-out bags are many.
+        waits = patience(epochs) if len(self.splits) > 1 else 1
+        tried = variant(self.base, model, lr, epochs, waits if self.epochs is None else None)
         name = f"fold-{model}-{lr!r}-{part}"
         counting = _Counting(bar)
         train = partial(_train_fold, tried, self.data, split, self.classes, counting)
