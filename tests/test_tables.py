@@ -511,6 +511,30 @@ def test_the_index_that_pandas_writes_is_no_class(tmp_path: Path) -> None:
     assert len(read_labels(file, ["bag"]).classes) == 3  # it may be a class
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("bag;no;yes\nA;25 %;75%\nB;100%;0 %\n", [[25, 75], [100, 0]]),
+        ("bag;no;yes\nA;1,200;34\nB;7;12,000,000\n", [[1200, 34], [7, 12_000_000]]),
+        ("bag;no;yes\nA;1.200.000;34\nB;7;1.234.567\n", [[1_200_000, 34], [7, 1234567]]),
+        ("bag;no;yes\nA;0,25;0,75\nB;1;0\n", [[0.25, 0.75], [1, 0]]),
+        ("bag;no;yes\nA;1 200;34\nB;7;5\n", [[1200, 34], [7, 5]]),
+    ],
+)
+def test_label_files_have_numbers_as_people_write_them(
+    tmp_path: Path, text: str, expected: list[list[float]]
+) -> None:
+    found = read_labels(write(tmp_path / "labels.csv", text), ["bag"])
+    np.testing.assert_array_equal(found.numbers, expected)
+
+
+@pytest.mark.parametrize("cell", ["5%", "1,2,3", "$5", "12 rows"])
+def test_a_cell_that_is_written_in_another_way_is_named(tmp_path: Path, cell: str) -> None:
+    file = write(tmp_path / "labels.csv", f"bag;no;yes;other\nA;1;2;0\nB;{cell};0;0\n")
+    with pytest.raises(ValueError, match=r"column 'no' of .* holds text"):
+        read_labels(file, ["bag"])
+
+
 def test_one_class_alone_is_refused_with_what_to_name(tmp_path: Path) -> None:
     file = write(tmp_path / "labels.csv", "bag,no,yes\nA,1,2\nB,3,0\n")
     with pytest.raises(ValueError, match="--classes has one class, 'no'; two are expected"):

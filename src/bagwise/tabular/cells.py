@@ -12,6 +12,7 @@ import pyarrow as pa
 from bagwise.bags import FloatArray
 from bagwise.tabular.inference import inferred
 from bagwise.tabular.values import ARROW_ERRORS, cleaned, is_text, numbers_of, parsed
+from bagwise.tabular.written import numbers_written, rewritten
 
 UNKNOWN = "*"  # published in place of a number that must not be known
 LOW, HIGH = "_low", "_high"  # how the names of columns of bounds end
@@ -50,6 +51,13 @@ def cells_of(column: pa.ChunkedArray, name: str) -> Cells | None:
     (array([ 7.,  0.,  1., 10., nan]), array([ 7.,  4.,  4., nan, nan]), '<5')
     >>> cells_of(pa.chunked_array([["7", "many"]]), "yes") is None
     True
+
+    Numbers may be written 1,234 or 1.234 or 0,25, and with a percent sign, all in one way.
+
+    >>> cells_of(pa.chunked_array([["1,234", "<5", "870"]]), "yes").high
+    array([1234.,    4.,  870.])
+    >>> cells_of(pa.chunked_array([["12.5 %", "100%"]]), "yes").low
+    array([ 12.5, 100. ])
     """
     typed = inferred(column) if is_text(column.type) else column
     if not is_text(typed.type):
@@ -63,13 +71,23 @@ def cells_of(column: pa.ChunkedArray, name: str) -> Cells | None:
     bounds = np.array([*(_range(text) or (np.nan, np.nan) for text in texts), (np.nan, np.nan)])
     ranges = [text for text in texts if _range(text)]
     plain = [place for place, text in enumerate(texts) if text != UNKNOWN and not _range(text)]
-    try:
-        numbers = parsed(pa.array([texts[place] for place in plain], pa.string()), "numeric")
-    except ARROW_ERRORS:
+    numbers = _numbers(pa.array([texts[place] for place in plain], pa.string()))
+    if numbers is None:
         return None
     bounds[plain] = numbers.to_numpy(zero_copy_only=False)[:, None]
     low, high = bounds[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)].T
     return Cells(low, high, ranges[0] if ranges else None, bool(plain))
+
+
+def _numbers(texts: pa.Array) -> pa.Array | None:
+    """What texts say that are all different; None if one of them is no number."""
+    try:
+        return parsed(texts, "numeric")
+    except ARROW_ERRORS:
+        written, fits = numbers_written(texts, np.ones(len(texts), np.int64))
+        if not fits.all() or written.unit not in ("", "%"):
+            return None
+        return parsed(rewritten(texts, written), "numeric")
 
 
 def _range(text: str) -> tuple[float, float] | None:
