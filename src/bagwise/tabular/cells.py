@@ -71,10 +71,10 @@ def cells_of(column: pa.ChunkedArray, name: str) -> Cells | None:
     bounds = np.array([*(_range(text) or (np.nan, np.nan) for text in texts), (np.nan, np.nan)])
     ranges = [text for text in texts if _range(text)]
     plain = [place for place, text in enumerate(texts) if text != UNKNOWN and not _range(text)]
-    numbers = _numbers(pa.array([texts[place] for place in plain], pa.string()))
-    if numbers is None:
+    found = _numbers(pa.array([texts[place] for place in plain], pa.string()))
+    if found is None:
         return None
-    bounds[plain] = numbers.to_numpy(zero_copy_only=False)[:, None]
+    bounds[plain] = found.to_numpy(zero_copy_only=False)[:, None]
     low, high = bounds[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)].T
     return Cells(low, high, ranges[0] if ranges else None, bool(plain))
 
