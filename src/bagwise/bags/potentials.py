@@ -96,7 +96,8 @@ class Potentials:
         # Potentials that are next to sharp leave steps between neighbouring numbers x.
         lacking = (self.sizes - mean.sum(axis=1))[:, None]
         room = np.where(lacking > 0, self.high - mean, mean - self.low)
-        return mean + lacking * (room / np.maximum(room.sum(axis=1, keepdims=True), 1e-300))
+        mean += lacking * (room / np.maximum(room.sum(axis=1, keepdims=True), 1e-300))
+        return mean
 
     def counts_of_windows(self) -> FloatArray:
         """The counts m that the entries of `log_f` are about."""

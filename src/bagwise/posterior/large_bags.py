@@ -196,7 +196,7 @@ def _log_probability(yes: FloatArray, no: FloatArray, n: int) -> float:
     tilted_yes, tilted_no = yes.copy(), no.copy()
     log_x = tilted_shares(tilted_yes, tilted_no, n)
     below, at = np.empty_like(yes), np.empty_like(yes)
-    value = np.log(leave_one_out(tilted_yes, tilted_no, n, below, at)) - n * log_x
+    value: float = np.log(leave_one_out(tilted_yes, tilted_no, n, below, at)) - n * log_x
     for k in range(len(yes)):
         value += np.log(yes[k] * np.exp(log_x) + no[k])
     return value
