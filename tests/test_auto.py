@@ -14,12 +14,15 @@ from bagwise.posterior.pruned import fill_pruned
 from oracles import informed_bags, random_bags
 
 
-def pruned(log_probs: torch.Tensor, bags: Bags) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log-likelihoods, weights, and the bags that were left to another engine."""
+def pruned(
+    log_probs: torch.Tensor, bags: Bags
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Log-likelihoods, weights, bounds, and the bags that were left to another engine."""
     log_likelihood, weights = np.full(len(bags), np.nan), np.full(log_probs.shape, np.nan)
+    bound = np.full(len(bags), np.nan)
     index = np.arange(len(bags))
-    left = fill_pruned(index, log_probs.numpy(), bags, log_likelihood, weights)
-    return log_likelihood, weights, left
+    left = fill_pruned(index, log_probs.numpy(), bags, log_likelihood, weights, bound, most=2**13)
+    return log_likelihood, weights, bound, left
 
 
 def test_independent_pairs_in_a_large_bag_are_computed_exactly() -> None:
@@ -60,25 +63,61 @@ def test_what_is_pruned_is_within_its_bound(
     seed: int, sizes: list[int], C: int, spread: float
 ) -> None:
     log_probs, bags = random_bags(seed, sizes, C, spread)
-    log_likelihood, weights, left = pruned(log_probs, bags)
+    log_likelihood, weights, bound, left = pruned(log_probs, bags)
     exact = bag_posterior(log_probs, bags, engine="exact")
     done = np.setdiff1d(np.arange(len(bags)), left)
+    assert (bound[done] <= 5e-7).all()
     off = exact.log_likelihood.numpy()[done] - log_likelihood[done]
-    rounding = 1e-9 * (1 + np.abs(log_likelihood[done]))
+    rounding = 1e-13 * (1 + np.abs(log_probs.numpy()).sum())
     assert (off >= -rounding).all()  # nothing is added
-    assert (off <= 1e-5 + rounding).all()
+    assert (off <= np.log1p(bound[done]) + rounding).all()
     rows = bags.rows(done)
-    assert (np.abs(weights[rows] - exact.weights.numpy()[rows]).sum(1) <= 2e-5 + 1e-9).all()
+    by_row = bound[bags.bag_of_row[rows]]
+    distance = np.abs(weights[rows] - exact.weights.numpy()[rows]).sum(1)
+    assert (distance <= 2 * by_row + rounding).all()
+
+
+@pytest.mark.parametrize("s", [2.0, 4.0, 8.0])
+def test_bounds_that_are_not_tiny_hold_too(s: float) -> None:
+    # With a coarser cut and any loss taken, what is lost shows beside rounding.
+    log_probs, bags = informed_bags(7, 10, 100, s, C=5)
+    exact = bag_posterior(log_probs, bags, engine="exact")
+    answer = np.full(len(bags), np.nan), np.full(log_probs.shape, np.nan), np.empty(len(bags))
+    left = fill_pruned(np.arange(100), log_probs.numpy(), bags, *answer, 2**13, 1e-3, np.inf)
+    log_likelihood, weights, bound = answer
+    assert len(left) == 0
+    assert (bound > 1e-4).any()
+    off = exact.log_likelihood.numpy() - log_likelihood
+    assert (off > 1e-6).any()
+    assert (off >= -1e-12).all()
+    assert (off <= np.log1p(bound) + 1e-12).all()
+    distance = np.abs(weights - exact.weights.numpy()).sum(1)
+    assert (distance <= 2 * np.repeat(bound, 10) + 1e-12).all()
+
+
+def test_a_posterior_says_which_engine_computed_each_bag_and_what_is_proved() -> None:
+    sure, first = informed_bags(0, 40, 1, 30.0)
+    unsure, second = informed_bags(1, 40, 1, 0.3)
+    log_probs, bags = random_bags(0, [3], 10)
+    log_probs, bags = torch.cat([log_probs, sure, unsure]), Bags.join([bags, first, second])
+    post = bag_posterior(log_probs, bags)
+    assert post.engine == ["exact", "pruned", "bethe"]
+    assert post.bound is not None
+    assert post.bound[0] == 0
+    assert 0 < post.bound[1] <= 5e-7
+    assert post.bound[2] == torch.inf
+    assert bag_posterior(log_probs, bags, "bethe").engine == ["bethe"] * 3
+    assert bag_posterior(log_probs[:3], bags.select([0]), "exact").engine == ["exact"]
 
 
 def test_small_bags_need_no_other_engine() -> None:
     log_probs, bags = random_bags(0, [3, 5, 8], 4)
-    assert len(pruned(log_probs, bags)[2]) == 0
+    assert len(pruned(log_probs, bags)[3]) == 0
 
 
 def test_bags_with_too_many_states_are_left_alone() -> None:
     log_probs, bags = informed_bags(0, 64, 3, 0.3)
-    log_likelihood, weights, left = pruned(log_probs, bags)
+    log_likelihood, weights, _, left = pruned(log_probs, bags)
     assert left.tolist() == [0, 1, 2]
     assert np.isnan(log_likelihood).all()
     assert np.isnan(weights).all()
@@ -88,7 +127,7 @@ def test_lattices_too_large_to_number_their_states_are_pruned_too() -> None:
     # 100 classes in a bag of 300: 4^100 states have no numbers of 64 bits.
     log_probs, bags = informed_bags(1, 300, 1, 60.0, C=100)
     assert lattice_states(bags)[0] > 2.0**64
-    log_likelihood, weights, left = pruned(log_probs, bags)
+    log_likelihood, weights, _, left = pruned(log_probs, bags)
     assert len(left) == 0
     np.testing.assert_allclose(weights.sum(0), bags.counts[0], atol=1e-6)
     bethe = bag_posterior(log_probs, bags, engine="bethe")

@@ -59,7 +59,7 @@ def bag_posterior(
     |---------------|----------------------------------------|--------------------|---------------|
     | `auto`        | `exact` where it can be, else `bethe`  | theirs             | everything    |
     | `exact`       | the sums above                         | C prod_c (n_c + 1) | small bags    |
-    | `bethe`       | belief propagation, with a correction  | 10 K^2 log C       | large bags    |
+    | `bethe`       | belief propagation, with a correction  | 10 K^2             | large bags    |
     | `multinomial` | the paper's approximation              | K C                | RC_Approx ... |
     | `transport`   | entropic optimal transport             | 75 K C             | OT            |
 
@@ -74,9 +74,11 @@ def bag_posterior(
             `max_iterations` (bethe), `epsilon`, `iterations` (transport).
 
     Returns:
-        Posterior(log_likelihood (B,), weights (N, C)), on the device of `log_probs`. The
-        log-likelihood is differentiable. Its gradient is the weights (`multinomial` excepted; see
-        `bethe_posterior` for its own), and with `exact` it can be differentiated twice.
+        Posterior(log_likelihood (B,), weights (N, C), bound (B,)), on the device of `log_probs`;
+        its `engine` names the one that computed each bag, and `bound` is what is proved of the
+        answer: see `Posterior`. The log-likelihood is differentiable. Its gradient is the weights
+        (`multinomial` excepted; see `bethe_posterior` for its own), and with `exact` it can be
+        differentiated twice.
 
     >>> bags = Bags(sizes=[2, 1], counts=[[1, 1], [0, 1]])
     >>> log_probs = torch.tensor([[.8, .2], [.4, .6], [.3, .7]]).log().requires_grad_()

@@ -1,9 +1,10 @@
 """The posterior as an operator of PyTorch: engines run inside it, gradients and compilers see it.
 
 `torch.ops.bagwise.posterior(log_probs, *bags.tensors, engine, options)`
-returns each bag's log-likelihood (B,), the weights (N, C), and the gradient (N, C) where that is
-not the weights (else it is empty). An operator has a shape that compilers can reason about without
-running it, so a compiled training step calls it like any other.
+returns each bag's log-likelihood (B,), the weights (N, C), the gradient (N, C) where that is not
+the weights (else it is empty), and what is proved of each bag's answer (B,). An operator has a
+shape that compilers can reason about without running it, so a compiled training step calls it like
+any other.
 """
 
 from __future__ import annotations
@@ -35,11 +36,14 @@ class Engine:
         fill: the likelihoods and weights.
         own_gradient: whether `fill` returns a gradient that is not the weights.
         curve: the second derivative of the log-likelihood, where it is known.
+        bound: `Posterior.bound` of every bag; None if `fill` takes an array for it after the
+            options.
     """
 
     fill: Fill
     own_gradient: bool = False
     curve: Curve | None = None
+    bound: float | None = np.inf
 
 
 _ENGINES: dict[str, Engine] = {}
@@ -57,8 +61,8 @@ def posterior(
     check_shapes(log_probs, bags)
     numbers = [float(option) for option in options]
     possible = bags.others_impossible(log_probs)
-    log_likelihood, weights, _ = _posterior(possible, *bags.tensors, engine, numbers)
-    return Posterior(log_likelihood, weights.detach())
+    log_likelihood, weights, _, bound = _posterior(possible, *bags.tensors, engine, numbers)
+    return Posterior(log_likelihood, weights.detach(), bound.detach(), engine)
 
 
 @torch.library.custom_op("bagwise::posterior", mutates_args=())
@@ -71,19 +75,24 @@ def _posterior(
     expected: torch.Tensor | None,
     engine: str,
     options: list[float],
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     bags = Bags.of_tensors(sizes, counts, begins, log_f, expected)
     log_p, shifts = checked_array(log_probs, bags)
     log_likelihood = np.empty(len(bags))
     weights = np.empty(log_p.shape)
-    gradient = _ENGINES[engine].fill(log_p, bags, log_likelihood, weights, *options)
+    how = _ENGINES[engine]
+    bound = np.full(len(bags), np.inf if how.bound is None else how.bound)
+    last = (bound,) if how.bound is None else ()
+    gradient = how.fill(log_p, bags, log_likelihood, weights, *options, *last)
     if shifts is not None:
         log_likelihood += shifts
-    found = (log_likelihood, weights, np.empty(0) if gradient is None else gradient)
+    found = (log_likelihood, weights, np.empty(0) if gradient is None else gradient, bound)
     kind = _precision(log_probs)
     # The type first: not every device has double precision.
-    first, second, third = (torch.from_numpy(x).to(kind).to(log_probs.device) for x in found)
-    return first, second, third
+    first, second, third, fourth = (
+        torch.from_numpy(x).to(kind).to(log_probs.device) for x in found
+    )
+    return first, second, third, fourth
 
 
 def _precision(log_probs: torch.Tensor) -> torch.dtype:
@@ -101,12 +110,13 @@ def _(
     expected: torch.Tensor | None,
     engine: str,
     options: list[float],
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     weights = torch.empty_like(
         log_probs, dtype=_precision(log_probs), memory_format=torch.contiguous_format
     )
     gradient = torch.empty_like(weights) if _ENGINES[engine].own_gradient else weights.new_empty(0)
-    return weights.new_empty(sizes.shape[0]), weights, gradient
+    B = sizes.shape[0]
+    return weights.new_empty(B), weights, gradient, weights.new_empty(B)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:

@@ -140,7 +140,7 @@ def curve_exact(log_p: FloatArray, bags: Bags, direction: FloatArray, *_: float)
     return bent
 
 
-add_engine("exact", Engine(_fill, curve=curve_exact))
+add_engine("exact", Engine(_fill, curve=curve_exact, bound=0.0))
 
 
 def _lattice_bytes(counts: IntArray) -> float:

@@ -151,7 +151,7 @@ def _value(
         value += log_total
         for k in range(K):
             value += np.log(p[k, a] + rest[k])
-    return value
+    return float(value)
 
 
 @inline
@@ -199,7 +199,7 @@ def _log_probability(yes: FloatArray, no: FloatArray, n: int) -> float:
     value: float = np.log(leave_one_out(tilted_yes, tilted_no, n, below, at)) - n * log_x
     for k in range(len(yes)):
         value += np.log(yes[k] * np.exp(log_x) + no[k])
-    return value
+    return float(value)
 
 
 @inline

@@ -9,9 +9,9 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import inline, kernel, over_bags
 from bagwise.posterior._tilt import classes_by_count, tilt
 
-PRUNED_STATES = 2**13  # states kept, at most
-_TOLERANCE = 1e-5  # largest share of P(S|X) that may be lost
-_CUT = 1e-9  # share of P(S|X) up to which a path is dropped
+_TOLERANCE = 5e-7  # largest share of P(S|X) that may be lost
+_CUT = 1e-10  # share of P(S|X) up to which a path is dropped
+_HOPE = 2.0  # a bag is tried if the guess is no more than this times too many states
 _LARGEST = 1024  # instances of a bag that is tried
 
 
@@ -21,8 +21,12 @@ def fill_pruned(
     bags: Bags,
     log_likelihood: FloatArray,
     weights: FloatArray,
+    bound: FloatArray,
+    most: int,
+    cut: float = _CUT,
+    tolerance: float = _TOLERANCE,
 ) -> IntArray:
-    """Compute the bags in `index` that need few states; returns those that need more.
+    """Compute the bags in `index` that need at most `most` states; returns those that need more.
 
     The dynamic program of `exact` on tilted probabilities, over those states only that can still
     matter. F(s) is the probability of reaching state s, and for B(s), that of going on from there
@@ -30,16 +34,18 @@ def fill_pruned(
 
         B(s) <= U(s) = min_c P(N_c = n_c - s_c),     N_c: Poisson-binomial count of the rest
 
-    so that dropping s loses at most F(s) U(s) of P(S). What is dropped is added up, and the answer
-    is taken only if that is a share of P(S|X) below 1e-5: each instance's weights are then off by
-    at most 2e-5 in L1 distance, usually by far less. Where a classifier is confident, a few hundred
-    states are enough for a bag whose whole lattice has 1e8.
+    so that dropping s loses at most F(s) U(s) of P(S). What is dropped is added up, and as a share
+    of what was found it becomes the bag's `bound`. The answer is taken only if that is below 5e-7:
+    each instance's weights are then off by at most 1e-6 in L1 distance, usually by far less. Where
+    a classifier is confident, a few hundred states are enough for a bag whose whole lattice has
+    1e8.
     """
     done = np.zeros(len(bags), dtype=np.bool_)
+    found = (log_likelihood, weights, bound, done)
     tried = index[bags.sizes[index] <= _LARGEST]
 
     def run(part: IntArray) -> None:
-        _pruned(part, log_p, bags.offsets, bags.least, log_likelihood, weights, done)
+        _pruned(part, log_p, bags.offsets, bags.least, most, cut, tolerance, *found)
 
     over_bags(run, tried, 50.0 * bags.sizes[tried] ** 2)
     return index[~done[index]]
@@ -51,18 +57,25 @@ def _pruned(
     log_probs: FloatArray,
     offsets: IntArray,
     counts: IntArray,
+    most: int,
+    cut: float,
+    tolerance: float,
     log_likelihood: FloatArray,
     weights: FloatArray,
+    bound: FloatArray,
     done: npt.NDArray[np.bool_],
 ) -> None:
     most_classes = 0
     for bag in index:
         most_classes = max(most_classes, (counts[bag] > 0).sum())
-    digits = np.empty((PRUNED_STATES, most_classes), np.int32)
-    child = np.empty((PRUNED_STATES, most_classes), np.int32)
-    code = np.empty(PRUNED_STATES, np.int64)
-    mass = np.empty(PRUNED_STATES)
-    table = np.empty(2 * PRUNED_STATES, np.int32)
+    digits = np.empty((most, most_classes), np.int32)
+    child = np.empty((most, most_classes), np.int32)
+    code = np.empty(most, np.int64)
+    mass = np.empty(most)
+    places = 2
+    while places < 2 * most:
+        places *= 2
+    table = np.empty(places, np.int32)
     for bag in index:
         rows = slice(offsets[bag], offsets[bag + 1])
         log_p, w = log_probs[rows], weights[rows]
@@ -73,7 +86,7 @@ def _pruned(
         offset = tilt(log_p, counts[bag], classes, tilted)
         order = _by_best_class(tilted)
         p = tilted[order]
-        if _expected_states(p) > 4 * PRUNED_STATES:
+        if _expected_states(p) > _HOPE * most:
             continue
         begins = np.zeros(A + 1, np.int64)
         begins[1:] = np.cumsum(n + 1)
@@ -83,11 +96,12 @@ def _pruned(
             likely *= rest[0, begins[a] + n[a]]
         first = np.zeros(K + 2, np.int64)
         P, lost = _forward(
-            p, n, rest, begins, digits, code, mass, child, table, first, _CUT * likely
+            p, n, rest, begins, digits, code, mass, child, table, first, cut * likely
         )
-        if P == 0.0 or lost > _TOLERANCE * P:
+        if P == 0.0 or lost > tolerance * P:
             continue
         done[bag] = True
+        bound[bag] = lost / P
         log_likelihood[bag] = offset + np.log(P)
         found = _backward(p, mass, child, first)
         w[:] = 0.0
@@ -244,7 +258,7 @@ def _place(wanted: int, table: npt.NDArray[np.int32], code: IntArray, first: int
     """The place of a code in the hash table, or the free place where it belongs.
 
     Entries below `first` are of layers that are done with: their places are free. The table has
-    twice as many places as there can be states, so a free one is found.
+    at least twice as many places as there can be states, so a free one is found.
     """
     size = len(table)
     x = np.uint64(wanted) * np.uint64(0x9E3779B97F4A7C15)
