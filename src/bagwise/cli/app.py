@@ -133,8 +133,9 @@ def options_of(settings: list[str] | None) -> dict[str, Any]:
 def _mistakes() -> tuple[type[Exception], ...]:
     """What a user can cause. Training is imported now, and not for every `--help`."""
     from bagwise.training import DivergedError
+    from bagwise.training.distributed import WorkerError
 
-    return ValueError, OSError, DivergedError, MissingExtraError
+    return ValueError, OSError, DivergedError, WorkerError, MissingExtraError
 
 
 def _version(wanted: bool) -> None:

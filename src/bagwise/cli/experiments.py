@@ -111,15 +111,18 @@ def train(
 ) -> None:
     """Train on one data set, in random bags, by the paper's protocol.
 
-    A run that was stopped goes on where it was when the same command is given again.
+    A run that was stopped goes on where it was when the same command is given again. Several
+    processes train it together with torchrun --nproc-per-node 4 -m bagwise train ..., to the same
+    result.
     """
     from rich.table import Table
 
     from bagwise.checks import DEVICE
     from bagwise.experiments.run import execute
     from bagwise.experiments.settings import RunSettings
+    from bagwise.training.distributed import launched
 
-    with user_errors(GOES_ON):
+    with user_errors(GOES_ON), launched() as is_first:
         settings = RunSettings(
             dataset,
             model,
@@ -143,6 +146,8 @@ def train(
         result = execute(settings, out, place, keep_model=True, progress=True, device=device)
         if result.settings != settings:
             raise ValueError(f"{out} holds the result of another run; choose another folder.")
+    if not is_first:
+        return
     table = Table(title=f"{dataset}, {model}, {method}, bags of {settings.bag_size}")
     for column in ("best epoch chosen by", "epoch", "validation accuracy", "test accuracy"):
         table.add_column(column, justify="right")

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.base import ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
@@ -32,7 +31,7 @@ from bagwise.estimator.mixups import (
     three_parts,
     warn_of_ids,
 )
-from bagwise.estimator.parameters import MethodOptions, new_method, training_options
+from bagwise.estimator.parameters import MethodOptions, new_method, new_seed, training_options
 from bagwise.estimator.proportions import Proportions
 from bagwise.estimator.selection import split_bags
 from bagwise.estimator.targets import BagTargets, bag_targets, label_targets
@@ -208,7 +207,7 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
                 refuse_ids_as_targets(ids)
             targets = bag_targets(ids, proportions, None, numbers_are, labels)
         self._set_classes(targets.classes, from_bags=proportions is not None)
-        seed = int(check_random_state(self.random_state).randint(2**31))
+        seed = new_seed(self)
         data = self._bag_data(rows, targets)
         held_out = None
         if validation is not None:
@@ -243,7 +242,7 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         self._set_classes(np.asarray(classes), from_bags=True)
         self.shape_in_ = data.shape
         self.n_features_in_ = self.shape_in_[0]
-        seed = int(check_random_state(self.random_state).randint(2**31))
+        seed = new_seed(self)
         return self._train(data, validation, seed, checkpoint, callbacks, workers)
 
     def adopt(

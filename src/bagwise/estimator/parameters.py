@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, Self
 
+import torch
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 
 from bagwise.methods import METHODS, Method, make_method, takes
 from bagwise.posterior import check_engine
 from bagwise.training import TrainingOptions
+from bagwise.training.distributed import workers_of
 
 if TYPE_CHECKING:
     from bagwise.estimator.classifier import LLPClassifier
@@ -85,6 +88,12 @@ def new_method(method: str | Method, engine: str, options: dict[str, Any]) -> Me
             f"{', '.join(takers)} do. Leave engine at 'auto'."
         )
     return make_method(method, **options)
+
+
+def new_seed(classifier: LLPClassifier) -> int:
+    """A seed from `random_state`; of several workers, all take the first one's."""
+    drawn = int(check_random_state(classifier.random_state).randint(2**31))
+    return int(workers_of(torch.device(classifier.device)).from_first(drawn))
 
 
 def training_options(classifier: LLPClassifier, seed: int, workers: int) -> TrainingOptions:

@@ -6,12 +6,13 @@ import json
 import platform
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 import bagwise
 from bagwise.bags import Bags
@@ -32,6 +33,7 @@ from bagwise.storage.schema import (
     wrong,
 )
 from bagwise.training import Row, train
+from bagwise.training.distributed import workers_of
 from bagwise.training.run_state import CHECKPOINT
 from bagwise.training.selection import best_row
 
@@ -130,7 +132,7 @@ def execute(
     """Do a run, or read its result where it is done.
 
     With a folder, a run that was stopped goes on from its checkpoint, and its result appears there
-    whole or not at all.
+    whole or not at all. The workers of a process group do it together; the first one writes.
     """
     if folder is not None:
         if (folder / RESULT).exists():
@@ -138,6 +140,8 @@ def execute(
         for name in (RESULT, MODEL):
             remove_leftovers(folder / name)
     settings.require_known()
+    group = workers_of(torch.device("cpu"))
+    group.first_does(partial(_loaded, settings.dataset, data_dir))  # it may be a download
     data = _loaded(settings.dataset, data_dir)
     training, held_out, test = protocol_data(data, settings.bag_size, settings.seed)
     with torch.random.fork_rng(devices=[]):
@@ -157,11 +161,16 @@ def execute(
     seconds = sum(row["seconds"] for row in trained.history)
     result = RunResult(settings, trained.history, seconds, versions())
     if folder is not None:
-        if keep_model:
-            save_tensors(folder / MODEL, model.cpu().state_dict(), {"settings": asdict(settings)})
-        write_result(folder / RESULT, result)
-        (folder / CHECKPOINT).unlink(missing_ok=True)
+        group.first_does(partial(_keep, folder, result, model if keep_model else None))
     return result
+
+
+def _keep(folder: Path, result: RunResult, model: nn.Module | None) -> None:
+    """Write what a finished run leaves."""
+    if model is not None:
+        save_tensors(folder / MODEL, model.cpu().state_dict(), {"settings": asdict(result.settings)})
+    write_result(folder / RESULT, result)
+    (folder / CHECKPOINT).unlink(missing_ok=True)
 
 
 @lru_cache(maxsize=2)

@@ -153,6 +153,11 @@ class Method(ABC):
         """
         return None
 
+    @property
+    def has_second_view(self) -> bool:
+        """Whether it may ask for second views."""
+        return type(self).second_view is not Method.second_view
+
     @abstractmethod
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
         """The mean loss per instance of a batch, from its logits (n, C)."""

@@ -87,7 +87,7 @@ def leftovers(path: Path) -> list[Path]:
 def remove_leftovers(path: Path) -> None:
     """Remove unfinished files for `path`; nothing else may be writing it."""
     for unfinished in leftovers(path):
-        unfinished.unlink()
+        unfinished.unlink(missing_ok=True)  # several workers may be beginning
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:

@@ -59,23 +59,36 @@ def log_likelihoods(logits: torch.Tensor, bags: Bags) -> torch.Tensor:
     return torch.cat(parts)
 
 
-def evaluate(
-    model: nn.Module, data: BagData, device: torch.device | str = "cpu", workers: int = 0
-) -> dict[str, float]:
-    """`bag_loss`, the mean -log P(S|X) / K per instance, and `accuracy` where labels are known.
+def totals(
+    model: nn.Module, data: BagData | None, device: torch.device | str = "cpu", workers: int = 0
+) -> torch.Tensor:
+    """(4,) what parts of the data, None for nothing, have to add up: -log P(S|X), right and known
+    labels, and whether the model's output is not finite.
+    """
+    if data is None:
+        return torch.zeros(4, dtype=torch.float64)
+    logits = predict_logits(model, data.inputs, device, workers)
+    if not logits.isfinite().all():
+        return torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
+    found = [-log_likelihoods(logits, data.bags).sum().item(), 0, 0, 0]
+    if data.labels is not None:
+        found[1] = int((logits.argmax(-1) == data.labels).sum())
+        found[2] = int((data.labels >= 0).sum())
+    return torch.tensor(found, dtype=torch.float64)
+
+
+def measures(totals: torch.Tensor, data: BagData) -> dict[str, float]:
+    """`bag_loss`, the mean -log P(S|X) / K per instance, and `accuracy` where labels are known,
+    from the sum of the `totals` of all parts of the data.
 
     >>> from bagwise import Bags
     >>> data = BagData(torch.zeros(2, 4), Bags([2], [[1, 1]]))
     >>> model = nn.Linear(4, 2, bias=False)
-    >>> round(evaluate(model, data)["bag_loss"], 4)
+    >>> round(measures(totals(model, data), data)["bag_loss"], 4)
     0.3466
     """
-    logits = predict_logits(model, data.inputs, device, workers)
-    if not logits.isfinite().all():  # a diverged model is worse than any other
+    loss, right, known, broken = totals.tolist()
+    if broken:  # a diverged model is worse than any other
         return {"bag_loss": float("inf")} | ({} if data.labels is None else {"accuracy": 0.0})
-    measured = {"bag_loss": -log_likelihoods(logits, data.bags).sum().item() / len(data)}
-    if data.labels is not None:
-        known = data.labels >= 0
-        right = logits.argmax(-1)[known] == data.labels[known]
-        measured["accuracy"] = right.double().mean().item()
-    return measured
+    accuracy = right / known if known else float("nan")
+    return {"bag_loss": loss / len(data)} | ({} if data.labels is None else {"accuracy": accuracy})

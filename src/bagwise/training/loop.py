@@ -6,6 +6,7 @@ import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from bagwise.methods import Batch, Method, make_method
 from bagwise.methods.base import room_of
 from bagwise.training.averaging import averaged
 from bagwise.training.callbacks import Callback
-from bagwise.training.evaluation import evaluate
+from bagwise.training.distributed import workers_of
+from bagwise.training.evaluation import measures, totals
 from bagwise.training.memory import instances_that_fit
 from bagwise.training.optimizers import Schedule, new_optimizer, state_layout
 from bagwise.training.options import TrainingOptions
@@ -73,6 +75,11 @@ def train(
     draw from PyTorch's generator or Python's `random` and are fetched by the same number of
     workers.
 
+    Within an initialised process group of `torch.distributed` all workers call `train` with the
+    same arguments, and share the work of each batch: the result, which all of them get, is that of
+    one process. The first worker alone writes checkpoints, calls back and shows progress. See
+    docs/workers.md.
+
     Args:
         model: maps (n, ...) inputs to (n, C) logits; it is trained in place.
         data: the training bags; labels, where there are any, serve methods that ask for them, and
@@ -111,7 +118,10 @@ def train(
             f"method {method.name!r} learns from the averaged model, and there is none; "
             "set average, for instance average=0.99."
         )
+    group = workers_of(device)
+    group.require_same(_outline(method, options, data, validation, test))
     model.to(device)
+    group.make_alike(model)
     inputs = data.inputs
     if isinstance(inputs, torch.Tensor):
         inputs = on_device(inputs, device)
@@ -123,6 +133,7 @@ def train(
         parts = {
             name: part for name, part in (("val", validation), ("test", test)) if part is not None
         }
+        shards = {name: group.shard(part) for name, part in parts.items()}
         state = RunState(
             model=model,
             average=None if options.average is None else averaged(model, options.average),
@@ -137,6 +148,7 @@ def train(
                 for name, part in parts.items()
                 for key in ("bag_loss", *(() if part.labels is None else ("accuracy",)))
             ),
+            group=group,
         )
         identity: dict[str, Any] = {}
         if checkpoint is not None:
@@ -147,34 +159,49 @@ def train(
                     f"the run in {checkpoint} has {len(state.history)} epochs already, and only "
                     f"{options.epochs} are asked for; use another folder."
                 )
+        group.require_same(f"{len(state.history)} epochs")
         schedule = Schedule(options, state.optimizer, state.history)
         kept = model if state.average is None else state.average.module
-        for callback in callbacks:
-            callback.on_train_begin(state.history, kept)
-        with TrainingProgress(method.name, options.epochs, state.history, progress) as bar:
+        group.first_does(lambda: _call(callbacks, "on_train_begin", state.history, kept))
+        show = progress and group.is_first
+        with TrainingProgress(method.name, options.epochs, state.history, show) as bar:
             while not _finished(state, options):
                 started = time.perf_counter()
                 row = _epoch(state, data, inputs, options, schedule, bags, most, parts_of_bags, bar)
+                group.make_alike(model, state.average)
                 refuse_broken(kept, f"the last steps of epoch {row['epoch']}")
                 for name, part in parts.items():
-                    measured = evaluate(kept, part, device, options.workers)
-                    row |= {f"{name}_{key}": value for key, value in measured.items()}
-                row["seconds"] = time.perf_counter() - started
+                    found = group.sum(totals(kept, shards[name], device, options.workers))
+                    row |= {f"{name}_{key}": value for key, value in measures(found, part).items()}
+                row["seconds"] = group.from_first(time.perf_counter() - started)
                 state.history.append(row)
                 schedule.epoch_done(row)
                 if best_row(state.history, options.select) is row:
                     state.best_epoch = int(row["epoch"])
                     state.best = {k: v.detach().clone() for k, v in kept.state_dict().items()}
                 if checkpoint is not None:
-                    save_run(Path(checkpoint), state, identity)
-                for callback in callbacks:
-                    callback.on_epoch_end(row, kept)
+                    group.first_does(partial(save_run, Path(checkpoint), state, identity))
+                group.first_does(lambda: _call(callbacks, "on_epoch_end", state.history[-1], kept))
                 bar.epoch_done(row)
     model.load_state_dict(state.best)
     model.eval()
-    for callback in callbacks:
-        callback.on_train_end(state.history, model)
+    group.first_does(lambda: _call(callbacks, "on_train_end", state.history, model))
     return TrainingResult(model, state.history, state.best_epoch)
+
+
+def _outline(method: Method, options: TrainingOptions, *data: BagData | None) -> str:
+    """What all workers must agree on, as far as it costs nothing to say."""
+    sizes = [None if part is None else (len(part), len(part.bags)) for part in data]
+    name = method.name or type(method).__name__
+    return (
+        f"the method {name}, {options.epochs} epochs, the options {options.identity()} and "
+        f"(instances, bags) {sizes}"
+    )
+
+
+def _call(callbacks: Sequence[Callback], hook: str, *arguments: Any) -> None:
+    for callback in callbacks:
+        getattr(callback, hook)(*arguments)
 
 
 def _bags_in_a_batch(model: nn.Module, n_bags: int, options: TrainingOptions) -> int:
@@ -199,6 +226,7 @@ def _epoch(
     """One pass over the training bags."""
     epoch = len(state.history) + 1
     model, method = state.model, state.method
+    state.group.begin_epoch(options.seed, epoch)
     method.begin_epoch(epoch, state.generator)
     parts.begin_epoch()
     tally = Tally(epoch, state.device)
@@ -206,14 +234,19 @@ def _epoch(
     batches, ahead = itertools.tee(
         method.batches(data, options.batch_instances, state.generator, bags, most)
     )
-    fed = feed(inputs, (batch.rows for batch in ahead), options.workers, state.generator)
+    # Views are drawn for a whole batch, so that they do not depend on the number of workers.
+    viewed = augment is not None or method.has_second_view
+    wanted = (batch.rows if viewed else state.group.share(batch.rows) for batch in ahead)
+    fed = feed(inputs, wanted, options.workers, state.generator)
     for batch, found in zip(batches, fed, strict=True):
         schedule.before_step((epoch - 1 + tally.seen / len(data)) / options.epochs)
         if data.labels is not None:
             batch = replace(batch, labels=data.labels[batch.rows].to(state.device))
-        found = on_device(found, state.device)
+        views = [on_device(found, state.device)]
+        if viewed:
+            views = [state.group.share(view) for view in _views(state, views[0], augment)]
         model.train(len(batch.rows) > 1)  # batch normalisation has no statistics of one row
-        logits, batch = _forward(state, found, batch, augment)
+        logits, batch = _forward(state, views, batch)
         loss = _step(state, logits, batch, parts, options.clip, tally)
         if state.average is not None:
             state.average.update_parameters(model)
@@ -228,22 +261,43 @@ def _epoch(
     return row
 
 
-def _forward(
-    state: RunState, inputs: torch.Tensor, batch: Batch, augment: Augment | None
-) -> tuple[torch.Tensor, Batch]:
-    """The logits of a batch, and the batch with those of further views, if the method asks."""
+def _views(state: RunState, inputs: torch.Tensor, augment: Augment | None) -> list[torch.Tensor]:
+    """The view of a batch that bags are learnt from, and another, if the method asks."""
     second = state.method.second_view(inputs, state.generator)
     first = inputs if augment is None else augment(inputs, state.generator)
-    if second is None:
-        logits = state.model(first)
-    else:  # at once: batch normalisation then has one idea of what inputs look like
-        both = state.model(torch.cat([first, second]))
-        logits, batch = both[: len(first)], replace(batch, second_logits=both[len(first) :])
+    return [first] if second is None else [first, second]
+
+
+def _forward(
+    state: RunState, views: list[torch.Tensor], batch: Batch
+) -> tuple[torch.Tensor, Batch]:
+    """The logits of a batch, and the batch with those of further views, if the method asks."""
+    # All at once: batch normalisation then has one idea of what inputs look like.
+    logits = _logits(state, state.model, views, len(batch.rows))
+    if len(views) > 1:
+        logits, second = logits.tensor_split(2)
+        batch = replace(batch, second_logits=second)
     if state.method.needs_teacher:
         assert state.average is not None
         with torch.no_grad():
-            batch = replace(batch, teacher_logits=state.average.module.eval()(first))
+            teacher = state.average.module.eval()
+            batch = replace(
+                batch, teacher_logits=_logits(state, teacher, views[:1], len(batch.rows))
+            )
     return logits, batch
+
+
+def _logits(state: RunState, model: nn.Module, views: list[torch.Tensor], n: int) -> torch.Tensor:
+    """(views * n, C) of a batch of n instances, of which the views are this worker's share."""
+    inputs = views[0] if len(views) == 1 else torch.cat(views)
+    logits = state.group.logits(model, inputs, n)
+    expected = (len(inputs), state.n_classes)
+    if logits.shape != expected:
+        raise ValueError(
+            f"the model returns {tuple(logits.shape)} for {expected[0]} instances of "
+            f"{expected[1]} classes; {expected} is expected."
+        )
+    return state.group.gather(logits, n, len(views))
 
 
 def _step(
@@ -255,15 +309,10 @@ def _step(
     tally: Tally,
 ) -> torch.Tensor:
     """One step of the optimizer; returns the loss before it."""
-    expected = (len(batch.rows), state.n_classes)
-    if logits.shape != expected:
-        raise ValueError(
-            f"the model returns {tuple(logits.shape)} for {expected[0]} instances of "
-            f"{expected[1]} classes; {expected} is expected."
-        )
     loss = tally.watched(logits, lambda: state.method.loss(logits, parts.completed(batch, logits)))
     state.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
+    state.group.add_gradients(state.model, len(batch.rows))
     if clip is not None:
         nn.utils.clip_grad_norm_(state.model.parameters(), clip)
     state.optimizer.step()

@@ -33,6 +33,7 @@ from bagwise.storage.schema import (
     wrong,
 )
 from bagwise.training.averaging import set_steps
+from bagwise.training.distributed import Alone
 from bagwise.training.randomness import restore, states
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -49,6 +50,7 @@ class RunState:
         generator: of everything that a run draws itself.
         device: whose generators are part of the state.
         measures: what every row of the history has beside the training's own columns.
+        group: the workers that train together, all of which have the same state.
     """
 
     model: nn.Module
@@ -64,6 +66,7 @@ class RunState:
     best: dict[str, torch.Tensor] = field(default_factory=dict)
     best_epoch: int = 0
     steps: int = 0
+    group: Alone = field(default_factory=Alone)
 
 
 def save_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:

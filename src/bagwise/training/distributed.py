@@ -1,0 +1,231 @@
+"""Several workers, the processes of a `torch.distributed` group, that train one model together.
+
+All workers draw the same batches. Each computes the logits of every so-manieth instance of a batch,
+all get the logits of all, and the loss is that of the whole batch, whatever the method. Its
+gradient goes back to each worker's own instances, and the gradients of the weights are added up.
+So workers have the same weights, the same stored probabilities and the same history at every
+moment, those of one process with the same batches.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from bagwise.data import BagData
+from bagwise.training.batch_norm import SharedBatchNorm
+
+
+class WorkerError(RuntimeError):
+    """Another worker failed, or was given something else."""
+
+
+class Alone:
+    """One process: everything is its own. `Together` overrides all of it."""
+
+    is_first = True
+
+    def share(self, rows: torch.Tensor) -> torch.Tensor:
+        """Those of a batch's n rows, (n, ...), that this worker computes."""
+        return rows
+
+    def logits(self, model: nn.Module, inputs: torch.Tensor, n: int) -> torch.Tensor:
+        """What the model says of this worker's share of n instances."""
+        logits: torch.Tensor = model(inputs)
+        return logits
+
+    def gather(self, logits: torch.Tensor, n: int, views: int = 1) -> torch.Tensor:
+        """(views * n, C) of all workers' (views * share, C), one view after the other."""
+        return logits
+
+    def add_gradients(self, model: nn.Module, n: int) -> None:
+        """After a backward pass over n instances: the gradient becomes that of all of them."""
+
+    def sum(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Of all workers' numbers."""
+        return numbers
+
+    def shard(self, data: BagData) -> BagData | None:
+        """Whole bags that are this worker's to evaluate; None if there are too few."""
+        return data
+
+    def from_first(self, number: float) -> float:
+        """The first worker's number."""
+        return number
+
+    def make_alike(self, *models: nn.Module | None) -> None:
+        """Give all workers the first one's weights."""
+
+    def require_same(self, facts: str) -> None:
+        """Refuse workers that are not doing the same, before they wait for each other forever."""
+
+    def first_does(self, act: Callable[[], object]) -> None:
+        """The first worker acts, the others wait; its failure is everyone's."""
+        act()
+
+    def begin_epoch(self, seed: int, epoch: int) -> None:
+        """Let the generators of PyTorch, which dropout draws from, differ between workers."""
+
+
+class Together(Alone):
+    """The workers of the default process group.
+
+    Args:
+        device: where the model computes, and where what is exchanged lies.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.rank = dist.get_rank()
+        self.size = dist.get_world_size()
+        self.is_first = self.rank == 0
+        self._device = device
+
+    def share(self, rows: torch.Tensor) -> torch.Tensor:
+        """Every so-manieth: of each bag some. Fewer rows than workers are computed by all."""
+        return rows[self.rank :: self.size] if len(rows) >= self.size else rows
+
+    def logits(self, model: nn.Module, inputs: torch.Tensor, n: int) -> torch.Tensor:
+        """Batch normalisation has the statistics of all workers' instances."""
+        if n < self.size or not any(isinstance(module, _BatchNorm) for module in model.modules()):
+            return super().logits(model, inputs, n)
+        with SharedBatchNorm():
+            return super().logits(model, inputs, n)
+
+    def gather(self, logits: torch.Tensor, n: int, views: int = 1) -> torch.Tensor:
+        """The backward pass takes each worker's own rows; all have the same loss of the whole."""
+        if n < self.size:
+            return logits
+        whole: torch.Tensor = _Gather.apply(logits, n, views, self.rank, self.size)  # type: ignore[no-untyped-call]
+        return whole
+
+    @torch.no_grad()
+    def add_gradients(self, model: nn.Module, n: int) -> None:
+        """One message has all gradients, and who has any: a weight nobody used stays without."""
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        parts = [
+            torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights
+        ]
+        used = torch.tensor([float(weight.grad is not None) for weight in weights])
+        message = torch.cat([part.reshape(-1) for part in parts] + [used.to(parts[0])])
+        dist.all_reduce(message)
+        *sums, used = torch.split(message, [part.numel() for part in parts] + [len(parts)])
+        copies = self.size if n < self.size else 1  # how often each instance was computed
+        for weight, total, users in zip(weights, sums, used.tolist(), strict=True):
+            if users:
+                weight.grad = (total / copies).reshape(weight.shape).to(weight)
+
+    def sum(self, numbers: torch.Tensor) -> torch.Tensor:
+        """Of all workers' numbers, on the CPU."""
+        total = numbers.to(self._device)
+        dist.all_reduce(total)
+        return total.cpu()
+
+    def shard(self, data: BagData) -> BagData | None:
+        """As many instances for each as whole bags allow."""
+        middles = data.bags.offsets[:-1] + data.bags.sizes / 2
+        own = np.flatnonzero((middles * self.size // len(data)).astype(int) == self.rank)
+        return data.select(own) if len(own) else None
+
+    def from_first(self, number: float) -> float:
+        """By a broadcast."""
+        sent = torch.tensor([number], dtype=torch.float64, device=self._device)
+        dist.broadcast(sent, 0)
+        return sent.item()
+
+    @torch.no_grad()
+    def make_alike(self, *models: nn.Module | None) -> None:
+        """By broadcasts of all weights and buffers."""
+        for model in models:
+            for tensor in () if model is None else model.state_dict().values():
+                sent = tensor.contiguous()
+                dist.broadcast(sent, 0)
+                tensor.copy_(sent)
+
+    def require_same(self, facts: str) -> None:
+        """All tell each other what they do."""
+        told: list[Any] = [None] * self.size
+        dist.all_gather_object(told, facts)
+        for rank, other in enumerate(told):
+            if other != told[0]:
+                raise WorkerError(
+                    f"worker 0 has {told[0]}, and worker {rank} has {other}; all workers must be "
+                    "given the same, and see the same checkpoint."
+                )
+
+    def first_does(self, act: Callable[[], object]) -> None:
+        """The others learn whether it went well."""
+        failed: BaseException | None = None
+        if self.is_first:
+            try:
+                act()
+            except BaseException as error:
+                failed = error
+        some = self.from_first(float(failed is not None))
+        if failed is not None:
+            raise failed
+        if some:
+            raise WorkerError("the first worker failed; its own message says why.")
+
+    def begin_epoch(self, seed: int, epoch: int) -> None:
+        """The first is as a lone process is; the others begin anew each epoch, also resumed."""
+        if not self.is_first:
+            mixed = np.random.SeedSequence([seed, epoch, self.rank]).generate_state(1).item()
+            torch.manual_seed(mixed)
+
+
+class _Gather(torch.autograd.Function):
+    """Row i of all is row i // size of worker i % size."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, part: torch.Tensor, n: int, views: int, rank: int, size: int
+    ) -> torch.Tensor:
+        ctx.facts = n, views, rank, size
+        width = part.shape[1]
+        own = part.new_zeros(-(-n // size), views, width)
+        own[: len(part) // views] = part.reshape(views, -1, width).transpose(0, 1)
+        parts = [torch.empty_like(own) for _ in range(size)]
+        dist.all_gather(parts, own)
+        whole = torch.stack(parts, 1).reshape(-1, views, width)[:n]
+        return whole.transpose(0, 1).reshape(-1, width)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
+        n, views, rank, size = ctx.facts
+        own = gradient.reshape(views, n, -1)[:, rank::size]
+        return own.reshape(-1, gradient.shape[1]), None, None, None, None
+
+
+def workers_of(device: torch.device) -> Alone:
+    """The workers of the process group that is initialised; without one, this process alone.
+
+    >>> workers_of(torch.device("cpu")).share(torch.tensor([3, 1, 2]))
+    tensor([3, 1, 2])
+    """
+    joined = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    return Together(device) if joined else Alone()
+
+
+@contextmanager
+def launched() -> Iterator[bool]:
+    """Within, this process is in the group that `torchrun` started it for, if it did.
+
+    Yields:
+        whether this is the first worker, or the only one.
+    """
+    if not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+        yield True
+        return
+    dist.init_process_group("gloo")
+    try:
+        yield dist.get_rank() == 0
+    finally:
+        dist.destroy_process_group()
