@@ -168,7 +168,9 @@ def execute(
 def _keep(folder: Path, result: RunResult, model: nn.Module | None) -> None:
     """Write what a finished run leaves."""
     if model is not None:
-        save_tensors(folder / MODEL, model.cpu().state_dict(), {"settings": asdict(result.settings)})
+        save_tensors(
+            folder / MODEL, model.cpu().state_dict(), {"settings": asdict(result.settings)}
+        )
     write_result(folder / RESULT, result)
     (folder / CHECKPOINT).unlink(missing_ok=True)
 
