@@ -29,11 +29,10 @@ from bagwise.bags.arrays import (
 from bagwise.bags.batching import batches_of
 from bagwise.bags.constructors import Constructors
 from bagwise.bags.parts import potentials_of_part
-from bagwise.bags.potentials import Potentials, join, of_counts
+from bagwise.bags.potentials import Potentials, join, of_counts, unpacked
 from bagwise.bags.row_labels import refuse_wrong_labels, rule_out
 
-_Maybe = torch.Tensor | None
-_Tensors = tuple[torch.Tensor, torch.Tensor, _Maybe, _Maybe, _Maybe]
+_Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
 
 
 class Bags(Constructors):
@@ -70,8 +69,8 @@ class Bags(Constructors):
     n_classes: int
     """C, the number of classes."""
     tensors: _Tensors
-    """What engines read, in the memory of the arrays; not to be written to: `sizes` and `counts`,
-    and None three times; with potentials `low`, `begins`, `log_f` and `expected` after `sizes`."""
+    """What engines read, not to be written to: `sizes` and `counts`, in the memory of the arrays,
+    and None; with potentials `sizes`, `low` and `Potentials.packed`."""
 
     def __init__(self, sizes: ArrayLike, counts: ArrayLike):
         sizes_ = whole_numbers(sizes, "sizes", ndim=1)
@@ -104,11 +103,9 @@ class Bags(Constructors):
         self.row_labels, self.label_tensor = None, None
         # What compiled training steps read must not be computed from arrays when they read it.
         self.n_instances, self.n_classes = int(sizes.sum()), int(counts.shape[1])
-        known = torch.from_numpy(self.sizes), torch.from_numpy(self.least)
-        self.tensors = (*known, None, None, None)
+        packed = None if potentials is None else torch.from_numpy(potentials.packed())
+        self.tensors = (torch.from_numpy(self.sizes), torch.from_numpy(self.least), packed)
         if potentials is not None:
-            begins, log_f = map(torch.from_numpy, (potentials.begins, potentials.log_f))
-            self.tensors = (*known, begins, log_f, torch.from_numpy(potentials.expected))
             for array in (potentials.begins, potentials.log_f, potentials.expected):
                 array.setflags(write=False)
         # Derived arrays are cached and kernels read these from several threads: nobody may write.
@@ -136,10 +133,10 @@ class Bags(Constructors):
 
     @classmethod
     def of_tensors(cls, *tensors: torch.Tensor | None) -> Bags:
-        """Bags again from their `tensors`, nothing copied, nothing checked."""
-        arrays = [tensor.numpy() for tensor in tensors if tensor is not None]
+        """Bags again from their `tensors`, nothing checked."""
+        sizes, low, *packed = (tensor.numpy() for tensor in tensors if tensor is not None)
         bags = cls.__new__(cls)
-        bags._set(arrays[0], arrays[1], Potentials(*arrays) if len(arrays) > 2 else None)
+        bags._set(sizes, low, unpacked(sizes, low, packed[0]) if packed else None)
         return bags
 
     @classmethod
@@ -258,14 +255,17 @@ class Bags(Constructors):
     @property
     def expected_tensor(self) -> torch.Tensor:
         """`expected_counts` as a tensor, known to compilers; whole numbers where they are exact."""
-        expected = self.tensors[4]
-        return self.tensors[1] if expected is None else expected
+        _, low, packed = self.tensors
+        return low if packed is None else packed[: low.numel()].view_as(low)
 
     @property
     def most_tensor(self) -> torch.Tensor:
         """`most` as a tensor, known to compilers."""
-        low, begins = self.tensors[1:3]
-        return low if begins is None else low + begins.diff().view_as(low) - 1
+        _, low, packed = self.tensors
+        if packed is None:
+            return low
+        begins = packed[low.numel() : 2 * low.numel() + 1].long()
+        return low + begins.diff().view_as(low) - 1
 
     @cached_property
     def proportions(self) -> FloatArray:

@@ -105,6 +105,12 @@ class Potentials:
         shift = np.repeat(self.low.ravel() - self.begins[:-1], widths)
         return (shift + np.arange(len(self.log_f))).astype(np.float64)
 
+    def packed(self) -> FloatArray:
+        """`expected`, `begins` and `log_f` one after the other: a PyTorch operator takes the longer
+        the more arguments it has, also of bags without potentials.
+        """
+        return np.concatenate([self.expected.ravel(), self.begins, self.log_f])
+
     def select(self, index: IntArray) -> Potentials:
         """Those of the bags in `index`, in that order."""
         return self._part(index, np.arange(self.low.shape[1]))
@@ -144,6 +150,12 @@ def of_counts(counts: IntArray, sizes: IntArray) -> Potentials:
     """Sharp counts."""
     begins = np.arange(counts.size + 1)
     return Potentials(sizes, counts, begins, np.zeros(counts.size), counts.astype(np.float64))
+
+
+def unpacked(sizes: IntArray, low: IntArray, packed: FloatArray) -> Potentials:
+    """Potentials again from what `Potentials.packed` gives."""
+    expected, begins, log_f = np.split(packed, [low.size, 2 * low.size + 1])
+    return Potentials(sizes, low, begins.astype(np.int64), log_f, expected.reshape(low.shape))
 
 
 def begins_of(widths: IntArray) -> IntArray:

@@ -70,13 +70,11 @@ def _posterior(
     log_probs: torch.Tensor,
     sizes: torch.Tensor,
     counts: torch.Tensor,
-    begins: torch.Tensor | None,
-    log_f: torch.Tensor | None,
-    expected: torch.Tensor | None,
+    packed: torch.Tensor | None,
     engine: str,
     options: list[float],
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    bags = Bags.of_tensors(sizes, counts, begins, log_f, expected)
+    bags = Bags.of_tensors(sizes, counts, packed)
     log_p, shifts = checked_array(log_probs, bags)
     log_likelihood = np.empty(len(bags))
     weights = np.empty(log_p.shape)
@@ -105,9 +103,7 @@ def _(
     log_probs: torch.Tensor,
     sizes: torch.Tensor,
     counts: torch.Tensor,
-    begins: torch.Tensor | None,
-    log_f: torch.Tensor | None,
-    expected: torch.Tensor | None,
+    packed: torch.Tensor | None,
     engine: str,
     options: list[float],
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -133,7 +129,7 @@ def _backward(ctx: Any, grad: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Ten
         )
     else:
         found = _by_row(grad, known[0], len(log_probs)) * gradient
-    return found.to(log_probs.dtype), *([None] * 7)
+    return found.to(log_probs.dtype), *([None] * 5)
 
 
 _posterior.register_autograd(_backward, setup_context=_keep)
@@ -181,7 +177,7 @@ class _Gradient(torch.autograd.Function):
         second = torch.from_numpy(bent).to(log_probs.dtype).to(log_probs.device)
         if torch.is_grad_enabled():
             second, of_bags = _NoThird.apply(second, of_bags, log_probs, grad, direction)  # type: ignore[no-untyped-call]
-        return second, of_bags, *([None] * 8)
+        return second, of_bags, *([None] * 6)
 
 
 class _NoThird(torch.autograd.Function):

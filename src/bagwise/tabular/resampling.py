@@ -32,7 +32,7 @@ except ImportError:  # Windows has none
 
 _PIECE = 5  # fits that are kept together
 _DATA = "data.safetensors"
-_BAGS = ("sizes", "low", "begins", "log_f", "expected")  # `Bags.tensors`
+_BAGS = ("sizes", "low", "packed")  # `Bags.tensors`
 
 
 def bootstrap_coefficients(
