@@ -95,3 +95,32 @@ def test_numbers_that_contradict_what_they_are_said_to_be_name_the_bag() -> None
         bag_targets(["w", "w", "w"], {"w": [2, 2]}, numbers_are="ranges")
     with pytest.raises(ValueError, match='said that the numbers are "counts"'):
         bag_targets(["w", "w", "w"], {"w": [np.nan, 2]})
+
+
+def test_of_two_classes_the_second_is_enough_however_it_is_known() -> None:
+    ids, second = ["a"] * 8 + ["b"] * 5, {"a": 3, "b": 1}
+    for given, numbers_are in (
+        ({"a": 2.4, "b": -0.6}, Laplace(1.5)),
+        (({"a": 2, "b": 0}, {"a": 4, "b": 1}), "ranges"),
+        ({"a": 0.4, "b": 0.2}, Rounded(1)),
+        ({"a": 38, "b": 20}, "rounded"),
+        ({"a": np.nan, "b": 1}, "counts"),
+        ({"a": 1, "b": 1}, "counts"),
+    ):
+        found = bag_targets(ids, given, numbers_are=numbers_are).bags
+        assert found.n_classes == 2
+        np.testing.assert_array_equal(found.least[:, 0], found.sizes - found.most[:, 1])
+        np.testing.assert_array_equal(found.most[:, 0], found.sizes - found.least[:, 1])
+    ranges = bag_targets(ids, ({"a": 2, "b": 0}, {"a": 4, "b": 1}), numbers_are="ranges").bags
+    assert ranges.least.tolist() == [[4, 2], [4, 0]]
+    assert bag_targets(ids, second, numbers_are="counts").bags.counts.tolist() == [[5, 3], [4, 1]]
+    with pytest.raises(ValueError, match="counts of every class"):
+        bag_targets(ids, {"a": 30, "b": 20}, numbers_are="sample")
+
+
+def test_rounded_shares_that_sum_to_more_than_one_are_no_percentages() -> None:
+    found = bag_targets(["w"] * 12, {"w": [0.3, 0.6, 0.2]}, numbers_are="rounded").bags
+    assert found.least.tolist() == [[3, 7, 2]]
+    assert found.most.tolist() == [[3, 7, 2]]
+    percent = bag_targets(["w"] * 12, {"w": [25, 58, 17]}, numbers_are="rounded").bags
+    assert percent.counts.tolist() == [[3, 7, 2]]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import Bags, FloatArray, IntArray, Noise, rounding_slack
+from bagwise.bags import Bags, FloatArray, IntArray, Noise
 
 _MOST_DECIMALS = 6
 
@@ -68,6 +68,13 @@ def inexact_bags(
         low, high = numbers[..., 0], numbers[..., 1]
         return _named(ids, classes, lambda: Bags.from_ranges(low, high, sizes))
     if numbers_are == "sample":
+        if np.isnan(numbers).any():
+            bag = int(np.argmax(np.isnan(numbers).any(axis=1)))
+            raise ValueError(
+                f"bag {ids.tolist()[bag]!r} is a sample of a group of which one class has no "
+                "count; give the counts of every class, so that it is known how many were not "
+                "sampled."
+            )
         return _named(ids, classes, lambda: Bags.from_sample(numbers, sizes))
     if numbers_are == "counts":
         return _named(ids, classes, lambda: Bags(sizes, numbers))
@@ -80,7 +87,7 @@ def inexact_bags(
 
 def are_percentages(numbers: FloatArray) -> bool:
     """Whether shares (B, C), some of which may be unknown, are in percent."""
-    return bool((np.nansum(numbers, axis=1) > 1 + 2 * rounding_slack(numbers)).any())
+    return bool((numbers > 1 + 1e-9).any())  # no share is, though rounded ones may sum to more
 
 
 def rounding_of(numbers: FloatArray, numbers_are: NumbersAre) -> Rounded:

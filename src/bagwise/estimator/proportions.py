@@ -23,7 +23,8 @@ Proportions may be percentages, if those of every bag sum to 100.
 
 With two classes one number a bag is enough, that of the second class: a mapping id -> number, a
 series indexed by id, or an array (B,). Numbers in 0 .. 1 are shares, whole numbers are counts if
-one of them is above 1; where all are 0 or 1 and both readings differ, it is an error.
+one of them is above 1; where all are 0 or 1 and both readings differ, it is an error. Where it is
+said what the numbers are (noisy, ranges, counts, rounded shares), any of them will do.
 """
 
 _CUT = (
@@ -39,6 +40,7 @@ def read_proportions(
     ascending: bool,
     proportions: Proportions,
     classes: npt.ArrayLike | None = None,
+    rest_is_unknown: bool = False,
 ) -> tuple[npt.NDArray[Any], FloatArray]:
     """Class labels (C,) and a row of numbers (B, C) for each of the sorted ids.
 
@@ -48,6 +50,8 @@ def read_proportions(
         ascending: whether the ids first appear in this order.
         proportions: what is known of these bags, and maybe of others.
         classes: the classes to expect, where a model already knows them.
+        rest_is_unknown: whether, of two classes told by the second, the first is NaN and not the
+            rest.
 
     >>> read_proportions(np.array(["a"]), np.array([4]), True, {"a": 0.25})
     (array([0, 1]), array([[0.75, 0.25]]))
@@ -55,13 +59,13 @@ def read_proportions(
     if isinstance(proportions, torch.Tensor):
         proportions = proportions.detach().cpu().numpy()
     if isinstance(proportions, Mapping):
-        return _from_mapping(ids, sizes, proportions, classes)
+        return _from_mapping(ids, sizes, proportions, classes, rest_is_unknown)
     if hasattr(proportions, "columns"):
         return _from_frame(ids, sizes, proportions, classes)
     if hasattr(proportions, "to_dict"):
         _check_index(ids, sizes, proportions.index)
-        return _from_mapping(ids, sizes, proportions.to_dict(), classes)
-    return _from_array(ids, sizes, ascending, proportions, classes)
+        return _from_mapping(ids, sizes, proportions.to_dict(), classes, rest_is_unknown)
+    return _from_array(ids, sizes, ascending, proportions, classes, rest_is_unknown)
 
 
 def _from_frame(
@@ -120,6 +124,7 @@ def _from_mapping(
     sizes: IntArray,
     mapping: Mapping[Any, Any],
     classes: npt.ArrayLike | None,
+    rest_is_unknown: bool,
 ) -> tuple[npt.NDArray[Any], FloatArray]:
     _check_known(ids, sizes, set(mapping))
     mapping = {k: row.to_dict() if hasattr(row, "to_dict") else row for k, row in mapping.items()}
@@ -132,8 +137,9 @@ def _from_mapping(
         )
     rows = [mapping[key] for key in ids.tolist()]
     if "one number" in kinds:
-        known = np.array([float(row) for row in mapping.values()])
-        return _of_second_class(ids, sizes, np.array([float(row) for row in rows]), known, classes)
+        values = np.array([float(row) for row in rows])
+        known = None if rest_is_unknown else np.array([float(row) for row in mapping.values()])
+        return _of_second_class(ids, sizes, values, known, classes)
     if "numbers by class" in kinds:
         return _from_dicts(ids, rows, mapping, classes)
     if len({len(row) for row in rows}) > 1:
@@ -185,6 +191,7 @@ def _from_array(
     ascending: bool,
     proportions: npt.ArrayLike,
     classes: npt.ArrayLike | None,
+    rest_is_unknown: bool,
 ) -> tuple[npt.NDArray[Any], FloatArray]:
     table = _float_array(proportions)
     if table.ndim not in (1, 2) or len(table) != len(ids):
@@ -205,7 +212,7 @@ def _from_array(
         )
     _check_order_is_plain(ids, ascending)
     if table.ndim == 1:
-        return _of_second_class(ids, sizes, table, table, classes)
+        return _of_second_class(ids, sizes, table, None if rest_is_unknown else table, classes)
     return _checked_table(table, classes)
 
 
@@ -270,16 +277,20 @@ def _of_second_class(
     ids: npt.NDArray[Any],
     sizes: IntArray,
     values: FloatArray,
-    known: FloatArray,
+    known: FloatArray | None,
     classes: npt.ArrayLike | None,
 ) -> tuple[npt.NDArray[Any], FloatArray]:
-    """Two classes, told by the second's shares or counts; `known` are those of all bags given."""
+    """Two classes, told by the second's shares or counts; `known` are those of all bags given, None
+    if the first class is not to be told by them.
+    """
     names = np.arange(2) if classes is None else np.asarray(classes)
     if len(names) != 2:
         raise ValueError(
             "proportions has one number for each bag, that of the second of two classes, but the "
             f"model knows {len(names)} classes: {_listed(names)}."
         )
+    if known is None:
+        return names, np.stack([np.full(len(values), np.nan), values], axis=1)
     known = known[np.isfinite(known)]
     whole, above_one = bool((known == np.rint(known)).all()), bool((known > 1).any())
     are_counts = whole and above_one

@@ -181,10 +181,14 @@ def bag_targets(
     bag_of_row[has_bag] = inverse
     sizes = np.bincount(inverse, minlength=len(ids))
     ascending = bool((np.diff(begins) > 0).all())
+    said = not isinstance(numbers_are, str) or numbers_are in ("counts", *_INEXACT)
     if isinstance(numbers_are, str) and numbers_are == "ranges":
         if not isinstance(proportions, tuple | list) or len(proportions) != 2:
             raise ValueError("ranges are a pair of bounds: proportions=(low, high).")
-        both = [read_proportions(ids, sizes, ascending, bound, classes) for bound in proportions]
+        both = [
+            read_proportions(ids, sizes, ascending, bound, classes, rest_is_unknown=said)
+            for bound in proportions
+        ]
         if both[0][0].tolist() != both[1][0].tolist():
             raise ValueError(
                 f"the lower bounds are of the classes {both[0][0].tolist()}, the upper ones of "
@@ -192,7 +196,7 @@ def bag_targets(
             )
         names, numbers = both[0][0], np.stack([both[0][1], both[1][1]], axis=-1)
     else:
-        names, numbers = read_proportions(ids, sizes, ascending, proportions, classes)
+        names, numbers = read_proportions(ids, sizes, ascending, proportions, classes, said)
     targets = sorted_by_bag(bag_of_row, ids, names, numbers, numbers_are)
     return targets if labels is None else targets.with_labels(np.asarray(labels), has_bag)
 
