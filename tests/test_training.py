@@ -155,20 +155,20 @@ def test_a_run_interrupted_after_any_epoch_ends_as_if_it_had_not_been(
     method: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = small_run(method, **options)
-    original = bagwise.training.loop.evaluate
+    original = bagwise.training.loop.totals
     for stop in (1, 3):
         folder = tmp_path / str(stop)
         # Twice an epoch a data set is evaluated; break off in the epoch after `stop`.
         calls = iter(range(2 * stop))
 
-        def evaluate(*args: Any, calls: Iterator[int] = calls) -> dict[str, float]:
+        def totals(*args: Any, calls: Iterator[int] = calls) -> torch.Tensor:
             next(calls)
             return original(*args)
 
-        monkeypatch.setattr(bagwise.training.loop, "evaluate", evaluate)
+        monkeypatch.setattr(bagwise.training.loop, "totals", totals)
         with pytest.raises(StopIteration):
             small_run(method, folder, **options)
-        monkeypatch.setattr(bagwise.training.loop, "evaluate", original)
+        monkeypatch.setattr(bagwise.training.loop, "totals", original)
         assert len(load_tensors(folder / CHECKPOINT)[1]["history"]) == stop
         assert_same_run(small_run(method, folder, **options), expected)
         assert_same_run(small_run(method, folder, **options), expected)  # done: not run again
