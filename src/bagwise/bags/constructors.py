@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, Self
 
+import numpy as np
+
 from bagwise.bags import knowledge as known
 from bagwise.bags.arrays import (
     ArrayLike,
@@ -82,8 +84,12 @@ class Constructors:
             raise TypeError(
                 f"noise is {noise!r}; one of bagwise's is expected, for instance Laplace(4)."
             )
-        if noise.whole:
-            refuse_fractions(observed, "counts")
+        fractions = (observed != np.rint(observed)) & ~np.isnan(observed)
+        if noise.whole and (bad := first(fractions.any(axis=1))) is not None:
+            raise ValueError(
+                f"bag {bad} has counts {shown_row(observed[bad])}, but discrete noise leaves whole "
+                "numbers; Laplace or Gaussian noise does not."
+            )
         return cls.of_potentials(known.of_noisy_counts(observed, sizes_, noise))
 
     @classmethod
