@@ -4,8 +4,8 @@ First, 10,000 generated bags, of 2 to 16 instances and 2 to 8 classes, of classi
 to confident: the bound of each, with cuts from fine to coarse, must contain the exact answer.
 
 Then, with --kmnist, bags of 64 of Kuzushiji-MNIST and a perceptron trained on them by CC: how many
-of 200 training bags and 150 test bags `auto` computes with a proof, and how far its weights are
-from a lattice that loses less than 1e-9 of P(S|X), where that has at most 2^22 states.
+of 50 training bags and 50 test bags `auto` computes with a proof, and how far its weights are
+from a lattice that loses less than 1e-9 of P(S|X), where that has at most 2^20 states.
 """
 
 from __future__ import annotations
@@ -76,15 +76,15 @@ def kmnist() -> None:
         options = TrainingOptions(epochs=epochs)
         train(model, BagData(inputs[order], bags), "cc", options)
         model.eval()
-        chosen = bags.select(range(200))
-        test = Bags.from_labels(data.test_labels[:9600], [64] * 150, n_classes=10)
-        parts = (("train", inputs[order[:12800]], chosen), ("test", data.test_inputs[:9600], test))
+        chosen = bags.select(range(50))
+        test = Bags.from_labels(data.test_labels[:3200], [64] * 50, n_classes=10)
+        parts = (("train", inputs[order[:3200]], chosen), ("test", data.test_inputs[:3200], test))
         for name, part, of_part in parts:
             with torch.no_grad():
                 log_probs = model(part).double().log_softmax(-1)
             post = bag_posterior(log_probs, of_part)
             proved = np.array([engine != "bethe" for engine in post.engine])
-            _, weights, _, done = pruned(log_probs, of_part, 2**22, 1e-14, 1e-9)
+            _, weights, _, done = pruned(log_probs, of_part, 2**20, 1e-14, 1e-9)
             distance = np.abs(weights - post.weights.numpy()).sum(1)
             worst = np.maximum.reduceat(distance, of_part.offsets[:-1])[done]
             of_proved, of_others = worst[proved[done]], worst[~proved[done]]

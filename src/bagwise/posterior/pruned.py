@@ -11,6 +11,7 @@ from bagwise.posterior._tilt import classes_by_count, tilt
 
 _TOLERANCE = 5e-7  # largest share of P(S|X) that may be lost
 _CUT = 1e-10  # share of P(S|X) up to which a path is dropped
+_FINER = 1e-3  # times that, where so much is dropped that too much is lost
 _HOPE = 2.0  # a bag is tried if the guess is no more than this times too many states
 _LARGEST = 1024  # instances of a bag that is tried
 
@@ -95,9 +96,13 @@ def _pruned(
         for a in range(A - 1):
             likely *= rest[0, begins[a] + n[a]]
         first = np.zeros(K + 2, np.int64)
-        P, lost = _forward(
-            p, n, rest, begins, digits, code, mass, child, table, first, cut * likely
-        )
+        P, lost = 0.0, 0.0
+        for finer in (1.0, _FINER):  # many small losses can be too much together
+            P, lost = _forward(
+                p, n, rest, begins, digits, code, mass, child, table, first, finer * cut * likely
+            )
+            if lost == np.inf or lost <= tolerance * P:
+                break
         if P == 0.0 or lost > tolerance * P:
             continue
         done[bag] = True
