@@ -104,7 +104,9 @@ def growth() -> None:
     cases += [("exact", 3, K) for K in (30, 100, 300)]
     cases += [("exact", 10, 32)]
     cases += [("bethe", 10, K) for K in (64, 256, 1024, 4096)]
-    cases += [("bethe", C, 256) for C in (2, 30, 100)]
+    cases += [("bethe", C, 256) for C in (2, 30, 100, 1000)]
+    cases += [("auto", 2, 10**k) for k in (3, 4, 5, 6)]
+    cases += [("auto", 10, 10_000), ("auto", 10, 100_000)]
     for engine, C, K in cases:
         out = subprocess.run(
             [sys.executable, __file__, "--one", engine, str(C), str(K)],
