@@ -44,10 +44,9 @@ def exact_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = MAX_S
         w[k, c] = sum over |s| = k of F[s] p[k, c] B[s + e_c] / P(S|X)
 
     Cost: time C * prod_c (n_c + 1), memory 16 bytes a state for each thread (32 to 48 with two to
-    four classes). With ten classes that is easy up to bags of about 32; with two classes it is
-    K^2 / 4 states; there, from 64 instances on, the same is computed without a lattice, to ten
-    digits, from 12 to 25 values of the count's characteristic function: a bag of 10,000 takes a
-    millisecond, one of a million a third of a second.
+    four classes). With ten classes that is easy up to bags of about 32. Of two classes, from 64
+    instances on, the same is computed without a lattice, to ten digits, from 12 to 25 values of the
+    count's characteristic function, in time proportional to K: easy up to a million.
     Accuracy: that of double precision.
     Choose it whenever the lattice is small enough; `auto` does.
 
