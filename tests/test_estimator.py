@@ -228,7 +228,9 @@ def test_an_engine_is_used_or_refused_but_never_ignored(monkeypatch: pytest.Monk
         with pytest.raises(ValueError, match=r"engine is 'exact'.*its own settings"):
             quick(method=method, engine="exact").fit(X, BAGS, COUNTS)
     for name in ("ot", "dllp", "llpfc", "pll", "cc_approx", "rc_approx"):
-        with pytest.raises(ValueError, match=rf"the method '{name}' takes none; rc, cc do"):
+        with pytest.raises(
+            ValueError, match=rf"the method '{name}' takes none; rc, cc, two_views do"
+        ):
             quick(method=name, engine="exact").fit(X, BAGS, COUNTS)
 
     class Own(CC):

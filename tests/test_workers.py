@@ -268,7 +268,7 @@ def test_a_worker_of_torchrun_is_killed_and_the_run_goes_on_to_the_same_result(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "fragile_method.py").write_text(FRAGILE)
-    torchrun = "--standalone --nproc-per-node 2 --max-restarts 1 --monitor-interval 0.1 -m bagwise"
+    torchrun = "--standalone --nproc-per-node 2 --monitor-interval 0.1 -m bagwise"
     settings = "--plugin fragile_method train --dataset digits --model linear --method fragile"
     settings += " --bag-size 16 --epochs 3 --out "
 
@@ -283,6 +283,8 @@ def test_a_worker_of_torchrun_is_killed_and_the_run_goes_on_to_the_same_result(
             timeout=300,
         )
 
+    assert start(f"torch.distributed.run {torchrun}", "together").returncode != 0
+    assert (tmp_path / "epochs1").read_text() == "12"  # and no further
     done = start(f"torch.distributed.run {torchrun}", "together")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "epochs0").read_text() == "1223"  # not from the beginning
