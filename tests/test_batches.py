@@ -39,6 +39,7 @@ def test_no_bag_is_alone_in_a_batch_if_several_are_asked_for() -> None:
         assert set(batch_sizes(table, bags_of(*[300] * 17))) == {1}  # the paper's batches
     assert sorted(batch_sizes(table, bags_of(*[300] * 17), batch_bags=8)) == [8, 9]
     assert sorted(batch_sizes(table, bags_of(*[64] * 9), batch_bags=2)) == [4, 5]
+    assert batch_sizes(table, bags_of(*[128] * 7)) == [2, 2, 3]  # nor is one left over
     assert batch_sizes(table, bags_of(*[300] * 12), batch_bags=8) == [6, 6]  # not one step only
     assert batch_sizes(table, bags_of(300, 300, 300), batch_bags=8) == [3]
     with pytest.warns(UserWarning, match="single bag"):

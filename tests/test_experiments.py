@@ -378,7 +378,7 @@ def test_cells_have_mean_deviation_best_and_significance() -> None:
     text = render(block, "text", paper=True)
     assert "*96.0 ± 1.0 ○ (71.6)" in text
     assert "91.0 ± 1.0 b (NA)" in text
-    assert "99.0 ± 0.0 (91.1)" in text
+    assert "  99.0 (91.1)" in text
     assert "**96.0 ± 1.0 ○**" in render(block, "markdown")
     assert r"\mathbf{96.0 \pm 1.0\circ}" in render(block, "latex")
     (last,) = [line for line in text.splitlines() if line.startswith("paper's best")]

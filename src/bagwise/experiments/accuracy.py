@@ -292,7 +292,7 @@ def _shown(block: Block, row: str, K: int, style: str, paper: bool) -> str:
     if cell is None:
         return "-"
     pm = r"\pm" if style == "latex" else "±"
-    text = f"{cell.mean:.1f} {pm} {cell.std:.1f}"
+    text = f"{cell.mean:.1f}" + (f" {pm} {cell.std:.1f}" if len(cell.accuracies) > 1 else "")
     if cell.engine in ("bethe", "auto"):
         text += {"latex": "^{%s}"}.get(style, " %s") % cell.engine[0]
     mark, best = block.mark(row, K), row == block.best(K)
@@ -328,7 +328,8 @@ def _csv(block: Block, paper: bool) -> str:
         for K in sorted(size for name, size in block.cells if name == row):
             cell = block.cells[row, K]
             values = [block.dataset, block.model, row, K, cell.engine, f"{cell.lr:g}"]
-            values += [len(cell.accuracies), f"{cell.mean:.3f}", f"{cell.std:.3f}"]
+            spread = f"{cell.std:.3f}" if len(cell.accuracies) > 1 else ""
+            values += [len(cell.accuracies), f"{cell.mean:.3f}", spread]
             values += [{"●": "better", "○": "worse", "": ""}[block.mark(row, K)]]
             if paper:
                 known = paper_results().get((block.dataset, block.model, cell.method, K))

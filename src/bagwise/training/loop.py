@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from bagwise.augmentations import Augment, find_augmentation
+from bagwise.bags.arrays import IntArray
 from bagwise.data import BagData, Inputs
 from bagwise.data.inputs import feed, on_device
 from bagwise.methods import Batch, Method, make_method
@@ -125,7 +126,7 @@ def train(
     inputs = data.inputs
     if isinstance(inputs, torch.Tensor):
         inputs = on_device(inputs, device)
-    bags = _bags_in_a_batch(model, len(data.bags), options)
+    bags = _bags_in_a_batch(model, data.bags.sizes, options)
     most = instances_that_fit(model, inputs, device) if bags > 1 else None
     method.begin(data, device)
     parts_of_bags = Parts(data.bags, room_of(options.batch_instances, bags, most), method.kept)
@@ -204,12 +205,14 @@ def _call(callbacks: Sequence[Callback], hook: str, *arguments: Any) -> None:
         getattr(callback, hook)(*arguments)
 
 
-def _bags_in_a_batch(model: nn.Module, n_bags: int, options: TrainingOptions) -> int:
+def _bags_in_a_batch(model: nn.Module, sizes: IntArray, options: TrainingOptions) -> int:
     """How many bags a batch holds at least."""
     if not any(isinstance(module, _BatchNorm) for module in model.modules()):
         return 1
+    # Where any two have room, the bag that may be left over joins the batch before it.
+    least = 2 if 2 * sizes.max() <= options.batch_instances else 1
     # One batch an epoch would be too few steps: half of the bags are enough for one.
-    return min(options.batch_bags, max(n_bags // 2, 2))
+    return min(max(options.batch_bags, least), max(len(sizes) // 2, 2))
 
 
 def _epoch(

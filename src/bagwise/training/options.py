@@ -34,8 +34,9 @@ class TrainingOptions:
         batch_bags: where the model has batch normalisation, a batch holds at least this many bags,
             or half of all if those are fewer, also beyond `batch_instances`, as far as memory
             allows (`training.memory.instances_that_fit`): to normalise a lone bag is to take away
-            what tells it from the others, and with it what its counts teach. 1 is the paper's way.
-            Other models learn more from more steps.
+            what tells it from the others, and with it what its counts teach. 1 is the paper's way,
+            but for a bag that is left over, which joins the batch before it. Other models learn
+            more from more steps.
         schedule: "constant", or "one_cycle": the rate rises over the first 30 % of the epochs and
             falls to nothing. Or one of PyTorch's, stepped once an epoch: cosine, exponential,
             linear, multistep, plateau (by `val_bag_loss`, else by the training loss), polynomial,
