@@ -47,12 +47,11 @@ from bagwise.tabular.source import Paths, Source, columns_of
 from bagwise.tabular.tails import with_useful_logs
 from bagwise.tabular.temperature import divide_logits, fit_temperature, tempered
 from bagwise.tabular.threads import threads_for
+from bagwise.tabular.trial import Trial, choose
 from bagwise.tabular.tuning import (
     RATES,
     Search,
     Split,
-    Trial,
-    choose,
     most_epochs,
     patience,
     splits_of,

@@ -25,7 +25,8 @@ from bagwise.likelihood import (
 from bagwise.networks import make_model
 from bagwise.tabular.differences import BagsDiffer
 from bagwise.tabular.known_bags import KnownBags
-from bagwise.tabular.tuning import Split, Trial
+from bagwise.tabular.trial import Trial
+from bagwise.tabular.tuning import Split
 from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training.progress import WorkProgress
 

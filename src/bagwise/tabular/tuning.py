@@ -1,10 +1,9 @@
-"""Choosing model, learning rate and number of epochs by the likelihood of held-out bags."""
+"""Trying learning rates and numbers of epochs by the likelihood of held-out bags."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,15 +16,18 @@ from torch import nn
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
+from bagwise.likelihood.bends import bend_scores, may_bend
 from bagwise.likelihood.ridge import bag_folds, mean_per_instance
 from bagwise.tabular.baseline import baseline_log_likelihoods, overall_shares
+from bagwise.tabular.intervals import fit_of
 from bagwise.tabular.model import log_probs_by
 from bagwise.tabular.threads import threads_for
+from bagwise.tabular.trial import Trial, by_loss
 from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training import Callback, DivergedError
 from bagwise.training.evaluation import log_likelihoods
 from bagwise.training.progress import WorkProgress
-from bagwise.training.selection import best_index, score
+from bagwise.training.selection import best_index
 
 RATES = {"linear": (1e-3, 3e-3, 1e-2, 3e-2), "mlp": (3e-4, 1e-3, 3e-3)}
 FOLDS = 5
@@ -43,39 +45,6 @@ RUNG_EPOCHS = 16  # but no more epochs than that
 
 Split = tuple[IntArray, IntArray]
 """Bags to train on, bags held out."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A candidate, and how it did on held-out bags.
-
-    Attributes:
-        model: its name.
-        setting: what else was chosen, in words.
-        bag_loss: -log P(S|X) per instance of the held-out bags.
-        of_bags: (B,) log P(S|X) of each bag that was held out; NaN of the others.
-        log_probs: (N, C) of the rows of these, by models that did not see their bags; None if it
-            was left before that was known.
-        lr: learning rate, where there is one.
-        epochs: after which the held-out bags were most probable, likewise.
-        curve: loss of the held-out bags by epoch, likewise.
-        ridge: strength of the penalty, where that was chosen.
-        weights: the final model, where it is known already.
-        tau: (B,) standard deviation of the bags' own effects under the models that did not see
-            them, where there are such; `log_probs` are for an effect of zero then.
-    """
-
-    model: str
-    setting: str
-    bag_loss: float
-    of_bags: FloatArray
-    log_probs: torch.Tensor | None = None
-    lr: float | None = None
-    epochs: int | None = None
-    curve: tuple[float, ...] = ()
-    ridge: float | None = None
-    weights: Tensors | None = None
-    tau: FloatArray | None = None
 
 
 def most_epochs(n_instances: int) -> int:
@@ -167,7 +136,7 @@ class Search:
                         return tried
                 rates, left = best, tried[1:]
             full = [self._on_all_splits(model, lr, rival, bar) for lr in rates]
-        return sorted(full, key=_by_loss) + left
+        return sorted(full, key=by_loss) + left
 
     def _rung(
         self, model: str, rates: Sequence[float], part: int, epochs: int, bar: WorkProgress
@@ -181,9 +150,9 @@ class Search:
             curve = _smooth(fold["curve"].numpy())
             best = best_index(curve.tolist(), "bag_loss")
             setting = f"learning rate {lr:g}, left after {epochs} epochs on a part of the bags"
-            nothing = np.full(len(self.data.bags), np.nan)
-            found.append(Trial(model, setting, float(curve[best]), nothing, lr=lr, epochs=epochs))
-        return sorted(found, key=_by_loss)
+            of_bags = self._of_bags(fold["log_probs"][best], split[1])
+            found.append(Trial(model, setting, float(curve[best]), of_bags, lr=lr, epochs=epochs))
+        return sorted(found, key=by_loss)
 
     @cached_property
     def _baseline(self) -> FloatArray:
@@ -204,9 +173,23 @@ class Search:
             return False
         nothing = -(rival.of_bags - gains)[split[1]].sum() / bags.n_instances
         ahead = -rival.of_bags[split[1]].sum() / bags.n_instances
-        # A long training is behind one that has ended, and may still overtake it.
-        slack = 1.0 if len(self.splits) > 1 else 0.8
-        return bool(nothing - trial.bag_loss < slack * (nothing - ahead))
+        if len(self.splits) > 1:
+            return trial.bag_loss > ahead
+        # A long training is behind one that has ended, and may still overtake it, if there is
+        # something that a linear model cannot know.
+        if nothing - trial.bag_loss < 0.8 * (nothing - ahead):
+            return True
+        lost = (rival.of_bags - trial.of_bags)[split[1]]
+        mean, error = mean_per_instance(lost, bags)
+        return mean > error and not self._may_bend(rival)
+
+    def _may_bend(self, rival: Trial) -> bool:
+        """Whether another model may be better than a linear one; True where that is not known."""
+        if rival.weights is None:
+            return True
+        W, b = (rival.weights[name].numpy() for name in ("weight", "bias"))
+        X = self.data.inputs.double().numpy()
+        return may_bend(bend_scores(X, self.data.bags, fit_of(W.T, b)))
 
     def _on_all_splits(
         self, model: str, lr: float, rival: Trial | None, bar: WorkProgress
@@ -235,12 +218,20 @@ class Search:
         for fold, (_, part) in zip(folds, self.splits, strict=False):
             found = fold["log_probs"][best]
             log_probs[torch.from_numpy(bags.rows(part))] = found
-            if found.isfinite().all():
-                of_bags[part] = log_likelihoods(found, bags.select(part)).numpy()
+            of_bags[part] = self._of_bags(found, part)[part]
         if len(folds) < len(self.splits):
             setting += f", left after {len(folds)} of {len(self.splits)} parts"
             return Trial(model, setting, loss, of_bags, lr=lr, epochs=best + 1)
         return Trial(model, setting, loss, of_bags, log_probs, lr, best + 1, tuple(curve.tolist()))
+
+    def _of_bags(self, log_probs: torch.Tensor, part: IntArray) -> FloatArray:
+        """(B,) log P(S|X) of some bags by log-probabilities of their rows; NaN of the others, and
+        where training diverged.
+        """
+        of_bags = np.full(len(self.data.bags), np.nan)
+        if log_probs.isfinite().all():
+            of_bags[part] = log_likelihoods(log_probs, self.data.bags.select(part)).numpy()
+        return of_bags
 
     def _best_epoch(self, folds: list[Tensors]) -> tuple[int, FloatArray]:
         """The epoch with the least loss of all held-out bags, and that loss by epoch."""
@@ -318,33 +309,6 @@ def _train_fold(
         "curve": torch.tensor(curve, dtype=torch.float64),
         "log_probs": torch.stack(keeping.log_probs),
     }
-
-
-def choose(trials: list[Trial], bags: Bags) -> list[Trial]:
-    """The trials, the one to take first.
-
-    That is the one under which the held-out bags are most probable. But a perceptron has to be
-    better than the linear model by more than the standard error of their difference over bags: few
-    bags say little, and the simpler model is then the safer one.
-    """
-    whole = sorted((trial for trial in trials if trial.log_probs is not None), key=_by_loss)
-    if not whole or not math.isfinite(whole[0].bag_loss):
-        raise ValueError(
-            "training diverged with every learning rate tried; look for extreme values among the "
-            "features, or give a smaller --lr."
-        )
-    best = whole[0]
-    linear = next((trial for trial in whole if trial.model == "linear"), best)
-    gains = best.of_bags - linear.of_bags
-    known = np.flatnonzero(np.isfinite(gains))
-    if linear is not best and len(known) > 1:
-        mean, error = mean_per_instance(gains[known], bags.select(known))
-        best = linear if mean <= error else best
-    return [best, *(trial for trial in sorted(trials, key=_by_loss) if trial is not best)]
-
-
-def _by_loss(trial: Trial) -> float:
-    return -score(trial.bag_loss, "bag_loss")
 
 
 def _smooth(curve: FloatArray) -> FloatArray:

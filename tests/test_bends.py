@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit, softmax
+
+from bagwise import Bags
+from bagwise.data import BagData
+from bagwise.estimator import LLPClassifier
+from bagwise.likelihood import fit_linear
+from bagwise.likelihood.bends import bend_scores, may_bend
+from bagwise.likelihood.objective import BagLikelihood
+from bagwise.tabular import tuning
+from bagwise.tabular.linear import linear_trials
+from bagwise.tabular.workspace import Workspace
+from oracles import Floats
+
+
+def generated(seed: int, C: int, B: int = 200, K: int = 6) -> tuple[Floats, Bags]:
+    """Bags of a linear model."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(B * K, 3))
+    p = softmax(X @ np.random.default_rng(1).normal(size=(3, C)), axis=1)
+    labels = (p.cumsum(axis=1) < rng.random((len(X), 1))).sum(axis=1)
+    return X, Bags.from_labels(labels, [K] * B, n_classes=C)
+
+
+def of_product(seed: int, strength: float, B: int = 400, K: int = 5) -> tuple[Floats, Bags]:
+    """Bags of a linear model and the product of two columns."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(B * K, 4))
+    y = rng.random(B * K) < expit(1.5 * X[:, 2] + strength * X[:, 0] * X[:, 1])
+    return X, Bags.from_labels(y.astype(int), [K] * B)
+
+
+def test_scores_are_slopes_of_the_likelihood_with_one_more_column() -> None:
+    X, bags = generated(0, 3)
+    fit = fit_linear(X, bags)
+    found = bend_scores(X, bags, fit)
+    assert found is not None
+    clipped = np.clip(X, -3, 3)
+
+    def slopes(column: Floats) -> Floats:
+        """(B, 2) derivatives of each bag's log-likelihood by the coefficients of a column."""
+        likelihood = BagLikelihood(np.column_stack([X, column]), bags)
+        theta = np.vstack([fit.weights, np.zeros(3), fit.intercept]) @ likelihood.basis
+        parts = []
+        for e in range(2):
+            step = np.zeros(theta.shape)
+            step[3, e] = 1e-5
+            up, down = (likelihood.evaluate(theta + s * step).log_likelihood for s in (1, -1))
+            parts.append((up - down) / 2e-5)
+        return np.stack(parts, axis=1)
+
+    linear = np.concatenate([slopes(x) for x in (*X.T, np.ones(len(X)))], axis=1)
+    expected = []
+    for i in range(3):
+        products = [clipped[:, i] * clipped[:, j] for j in range(i, 3)]
+        ours = np.stack([slopes(h) for h in (*products, clipped[:, i] ** 3)], axis=2)
+        s = ours.reshape(len(bags), -1)  # the coordinates of the classes one after the other
+        e = s - linear @ np.linalg.lstsq(linear, s, rcond=None)[0]
+        expected.append(e.sum(axis=0) / np.sqrt((e**2).sum(axis=0)))
+    np.testing.assert_allclose(found, np.concatenate(expected), atol=1e-4)
+
+
+@pytest.mark.parametrize("C", [2, 3])
+def test_scores_of_a_linear_truth_are_standard_normal(C: int) -> None:
+    scores = []
+    for seed in range(40):
+        X, bags = generated(seed, C, B=800)
+        found = bend_scores(X, bags, fit_linear(X, bags, ridge=0.1))
+        assert found is not None
+        assert not may_bend(found)
+        scores.append(found)
+    z = np.concatenate(scores)
+    assert abs(z.mean()) < 0.25
+    assert 0.8 < (z**2).mean() < 1.2
+
+
+def test_a_product_of_two_columns_is_seen() -> None:
+    X, bags = of_product(0, 1.5)
+    scores = bend_scores(X, bags, fit_linear(X, bags))
+    assert scores is not None
+    assert may_bend(scores)
+    assert np.abs(scores).argmax() == 1  # the first is the square of the first column
+    assert np.sort(np.abs(scores))[-2] < 5
+
+
+def test_columns_of_two_values_have_no_squares() -> None:
+    X, bags = of_product(0, 0.0)
+    X[:, 0] = np.sign(X[:, 0])
+    scores = bend_scores(X, bags, fit_linear(X, bags))
+    assert scores is not None
+    assert len(scores) == 4 * 5 // 2 + 4 - 2  # neither its square nor its cube
+
+
+def test_few_bags_many_columns_and_one_class_say_nothing() -> None:
+    X, bags = generated(0, 2, B=19)  # five bags a coefficient are 20
+    assert bend_scores(X, bags, fit_linear(X, bags)) is None
+    wide = np.zeros((6000, 201))
+    wide[:, 0] = np.arange(6000) / 6000
+    bags = Bags([1] * 6000, np.eye(2, dtype=int)[np.arange(6000) % 2])
+    assert bend_scores(wide, bags, fit_linear(wide, bags, max_evaluations=500)) is None
+    one = Bags([1] * 6000, np.ones((6000, 1), dtype=int))
+    assert bend_scores(X[:1].repeat(6000, 0), one, fit_linear(X[:1].repeat(6000, 0), one)) is None
+    assert may_bend(None)
+
+
+@pytest.mark.parametrize("strength", [0.0, 1.5])
+def test_a_perceptron_behind_the_linear_model_goes_on_only_where_something_bends(
+    strength: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, bags = of_product(1, strength, B=2000)
+    data = BagData(torch.from_numpy(X).float(), bags)
+    monkeypatch.setattr(tuning, "CROSS_VALIDATED", 0)
+    splits = tuning.splits_of(bags, seed=0)
+    rival = linear_trials(data, splits, Workspace(None, {}))[0]
+    assert rival.log_probs is not None
+    asked = []
+
+    def a_little_worse(
+        tried: LLPClassifier, data: BagData, split: tuning.Split, *_: object
+    ) -> dict:
+        """As if training had found the linear model, but for a smaller slope."""
+        rows = torch.from_numpy(data.bags.rows(split[1]))
+        assert rival.log_probs is not None
+        log_probs = (0.7 * rival.log_probs[rows]).log_softmax(-1)
+        asked.append(tried.epochs)
+        part = data.bags.select(split[1])
+        loss = -tuning.log_likelihoods(log_probs, part).sum() / part.n_instances
+        return {"curve": loss[None], "log_probs": log_probs[None]}
+
+    monkeypatch.setattr(tuning, "_train_fold", a_little_worse)
+    classes, work = np.array(["0", "1"]), Workspace(None, {})
+    search = tuning.Search(LLPClassifier(), data, classes, splits, work)
+    tried = search.trials("mlp", tuning.RATES["mlp"], rival)
+    assert (tried[0].log_probs is not None) == (strength > 0)
+    assert len(asked) == len(tuning.RATES["mlp"]) + (strength > 0)
