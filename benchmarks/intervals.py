@@ -10,6 +10,13 @@ as do bags with an effect of their own, of standard deviation tau.
 python benchmarks/intervals.py                    # 100 sets a row: half an hour
 python benchmarks/intervals.py --sets 14          # 210 sets in all: five minutes
 python benchmarks/intervals.py --rows 1,7,15      # some of the rows
+
+`--effects` is about models with bag effects instead, as `bagwise estimate` uses them: intervals of
+the shares of the classes among the very rows. Groups are made by a feature, or are bags; their rows
+are new ones of the bags that were fitted to, ten of each, or of as many new bags, or those of the
+fit itself.
+
+python benchmarks/intervals.py --effects          # 100 sets a row: ten minutes
 """
 
 from __future__ import annotations
@@ -29,9 +36,11 @@ from bagwise.likelihood import (
     bootstrap_bags,
     choose_ridge,
     covariance,
+    effects_of_fit,
     fit_for_intervals,
     fit_linear,
     fit_with_variance,
+    group_shares_with_effects,
 )
 
 Floats = npt.NDArray[np.float64]
@@ -71,6 +80,16 @@ SETTINGS = (
 )
 
 
+WITH_EFFECTS = (
+    Setting(2, 20, 100, tau=0.7),
+    Setting(2, 20, 40, tau=0.7),
+    Setting(2, 100, 40, tau=0.7),
+    Setting(3, 20, 60, tau=0.7),
+    Setting(3, 100, 40, tau=0.7),
+)
+NEW = 10  # new rows of each bag
+
+
 def truth(setting: Setting) -> LinearFit:
     """The true model, the same for all sets."""
     rng = np.random.default_rng(setting.C)
@@ -89,18 +108,27 @@ def truth(setting: Setting) -> LinearFit:
 
 
 def generated(setting: Setting, seed: int) -> tuple[Floats, Bags]:
-    rng = np.random.default_rng(seed)
-    between = 0.5 if setting.natural else 0.0
-    centres = between * rng.normal(size=(setting.B, FEATURES))
-    within = rng.normal(size=(setting.B * setting.K, FEATURES))
-    X = np.repeat(centres, setting.K, axis=0) + np.sqrt(1 - between**2) * within
-    logits = truth(setting).logits(X)
-    if setting.tau > 0:
-        effects = setting.tau * rng.normal(size=(setting.B, setting.C))
-        logits += np.repeat(effects, setting.K, axis=0)
-    p = softmax(logits, axis=1)
-    labels = (p.cumsum(axis=1) < rng.random((len(X), 1))).sum(axis=1)
+    X, labels = Drawn(setting, seed).rows(np.arange(setting.B), setting.K)
     return X, Bags.from_labels(labels, [setting.K] * setting.B, n_classes=setting.C)
+
+
+class Drawn:
+    """Twice as many bags as are fitted to, and rows of them."""
+
+    def __init__(self, setting: Setting, seed: int) -> None:
+        self.setting, self.rng = setting, np.random.default_rng(seed)
+        self.between = 0.5 if setting.natural else 0.0
+        self.centres = self.between * self.rng.normal(size=(2 * setting.B, FEATURES))
+        self.effects = setting.tau * self.rng.normal(size=(2 * setting.B, setting.C))
+
+    def rows(self, bags: Groups, n: int) -> tuple[Floats, Groups]:
+        """Features and labels of n rows of each of these bags."""
+        bag = np.repeat(bags, n)
+        within = self.rng.normal(size=(len(bag), FEATURES))
+        X = self.centres[bag] + np.sqrt(1 - self.between**2) * within
+        p = softmax(truth(self.setting).logits(X) + self.effects[bag], axis=1)
+        labels = (p.cumsum(axis=1) < self.rng.random((len(X), 1))).sum(axis=1)
+        return X, labels
 
 
 def shares_of(fit: LinearFit, X: Floats, groups: Groups) -> Floats:
@@ -150,12 +178,52 @@ def one_set(setting: Setting, seed: int, draws: int) -> list[float]:
     return sandwich(fit) + held(fit, *errors, quantile) + sandwich(chosen)
 
 
+def one_set_with_effects(setting: Setting, seed: int) -> list[float]:
+    """Shares of intervals that hold the shares of the very rows, by each kind of rows."""
+    drawn, B = Drawn(setting, seed), setting.B
+    X, labels = drawn.rows(np.arange(B), setting.K)
+    bags = Bags.from_labels(labels, [setting.K] * B, n_classes=setting.C)
+    fit = fit_for_intervals(X, bags, fit_with_variance(X, bags))
+    sure, effects = covariance(X, bags, fit), effects_of_fit(X, bags, fit)
+    held = []
+    kinds = [(np.arange(B), *drawn.rows(np.arange(first, first + B), NEW)) for first in (0, B)]
+    for place, (bag, x, y) in enumerate([*kinds, (np.arange(B), X, labels)]):
+        of_row = np.repeat(bag + (B if place == 1 else 0), len(x) // B)
+        for groups in (np.digitize(x[:, 0], [-0.5, 0.5]), of_row - of_row.min()):
+            G = int(groups.max()) + 1
+            found, errors = group_shares_with_effects(sure, effects, x, of_row, groups, G)
+            true = np.zeros((G, setting.C))
+            np.add.at(true, (groups, y), 1 / np.bincount(groups)[groups])
+            inside = np.abs(found - true) <= sure.quantile() * errors + 1e-9
+            held.append(float(inside.mean()))
+    return held
+
+
+def main_with_effects(sets: int) -> None:
+    print("95 % intervals that hold the shares of the very rows, in %: groups by feature / bags\n")
+    names = ["C", "K", "B", "tau", "new rows", "rows of new bags", "rows of the fit"]
+    _print(names)
+    _print(["---"] * len(names))
+    every: list[list[float]] = []
+    for setting in WITH_EFFECTS:
+        seeds = track(range(sets), description="sets", transient=True, console=Console(stderr=True))
+        own = [one_set_with_effects(setting, seed) for seed in seeds]
+        facts = (setting.C, setting.K, setting.B, setting.tau)
+        _print([*map(str, facts), *_shown(np.array(own))])
+        every += own
+    _print([f"all {len(every):,} sets", *[""] * 3, *_shown(np.array(every))])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=100, help="generated data sets a row")
     parser.add_argument("--draws", type=int, default=50, help="draws of the bootstrap; 0 for none")
     parser.add_argument("--rows", help="numbers of the rows, with commas between; all if not given")
+    parser.add_argument("--effects", action="store_true", help="of models with bag effects")
     options = parser.parse_args()
+    if options.effects:
+        main_with_effects(options.sets)
+        return
     rows = [int(number) for number in (options.rows or "").split(",") if number]
     settings = [SETTINGS[number - 1] for number in rows] if rows else list(SETTINGS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from bagwise.tabular.fitting import fit_table
 from bagwise.tabular.known_shares import shares_of
 from bagwise.tabular.labels import LabelTable
 from bagwise.tabular.model import TableModel
+from bagwise.tabular.shares import GroupShare, estimate_shares
 
 B, NEW = 80, 10
 
@@ -314,13 +316,112 @@ def test_two_bags_are_too_few_for_effects(tmp_path: Path) -> None:
         fit_table(tmp_path / "r.csv", "b", tmp_path / "b.csv", bag_effects=True)
 
 
-def test_effects_of_columns_are_those_within_bags_and_shares_are_refused(made: Path) -> None:
+def test_effects_of_columns_are_those_within_bags(made: Path) -> None:
     found = {effect.column: effect for effect in effects(TableModel.load(made / "m"))}
     rows = read(made / "rows.csv")
     for column, slope in (("x", 1.5), ("z", -1.0)):
         scale = np.std([float(row[column]) for row in rows])
         assert found[column].low < slope * scale < found[column].high
-    assert "has bag effects" in refused("estimate", made / "m", made / "rows.csv", "--by", "school")
+
+
+@pytest.mark.parametrize("rows", ["new.csv", "others.csv"])
+def test_intervals_of_shares_hold_those_of_the_very_rows(made: Path, rows: str) -> None:
+    found = estimate_shares(TableModel.load(made / "m"), made / rows, ["school"])
+    passed: dict[str, list[bool]] = {}
+    for row in read(made / rows):
+        passed.setdefault(row["school"], []).append(row["truth"] == "pass")
+    inside = []
+    for share in found:
+        assert share.interval is not None
+        if share.label == "pass":
+            own = np.mean(passed[share.group[0]])
+            inside.append(share.interval[0] - 1e-9 <= own <= share.interval[1] + 1e-9)
+    assert len(inside) == B
+    assert np.mean(inside) > 0.88
+
+
+def test_shares_are_those_of_predictions_and_surer_of_known_bags(made: Path) -> None:
+    model = TableModel.load(made / "m")
+    known = estimate_shares(model, made / "new.csv", ["school"])
+    new = estimate_shares(model, made / "others.csv", ["school"])
+
+    def width(shares: list[GroupShare]) -> float:
+        return float(np.mean([s.interval[1] - s.interval[0] for s in shares if s.interval]))
+
+    assert width(known) < 0.9 * width(new)
+    without = replace(model, of_intervals={})  # as of too many coefficients
+    for ours, theirs in zip(
+        known, estimate_shares(without, made / "new.csv", ["school"]), strict=True
+    ):
+        assert theirs.interval is None
+        assert ours.share == pytest.approx(theirs.share, abs=0.05)  # of a fit with another ridge
+
+
+def test_estimate_asks_which_bag_a_row_is_in(made: Path, tmp_path: Path) -> None:
+    rows = (made / "new.csv").read_text()
+    (tmp_path / "renamed.csv").write_text(rows.replace("school,", "place,", 1))
+    estimate = ("estimate", made / "m", tmp_path / "renamed.csv", "--by", "truth")
+    assert "has no column school; name the columns that say it with --bag" in refused(*estimate)
+    assert "town" in refused(*estimate, "--bag", "town")
+    code, output = command(*estimate, "--bag", "place", "--out", tmp_path / "place.csv")
+    assert code == 0, output
+    assert "95 % interval" in output
+    same = ("estimate", made / "m", made / "new.csv", "--by", "truth", "--out")
+    assert command(*same, tmp_path / "school.csv")[0] == 0
+    assert read(tmp_path / "place.csv") == read(tmp_path / "school.csv")
+    bounded = (
+        made / "rows.csv",
+        "--by",
+        "school",
+        "--bag",
+        "school",
+        "--labels",
+        made / "bags.csv",
+    )
+    assert "bounds" in command("estimate", made / "m", *bounded)[1]
+    assert "without bag effects" in refused("estimate", made / "m", *bounded, "--bootstrap", 20)
+
+
+def test_rows_without_a_bag_are_each_alone(made: Path, tmp_path: Path) -> None:
+    rows = read(made / "others.csv")
+    for name, bags in (("none", [""] * len(rows)), ("own", [f"T{i}" for i in range(len(rows))])):
+        lines = [f"{bag},{row['x']},{row['z']},all" for bag, row in zip(bags, rows, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("school,x,z,of\n" + "\n".join(lines) + "\n")
+    model = TableModel.load(made / "m")
+    none, own = (estimate_shares(model, tmp_path / f"{n}.csv", ["of"]) for n in ("none", "own"))
+    assert none == own
+
+
+def test_a_folder_of_an_earlier_version_still_predicts_and_says_to_fit_again(
+    made: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(made / "m", tmp_path / "m")
+    path = tmp_path / "m" / "intervals.safetensors"
+    tensors, facts = load_tensors(path)
+    for name in ("effects", "spreads", "centres"):
+        del tensors[name]
+    save_tensors(path, tensors, facts)
+    rows = made / "new.csv"
+    assert command("predict", tmp_path / "m", rows, "--out", tmp_path / "p.csv")[0] == 0
+    assert command("explain", tmp_path / "m")[0] == 0
+    said = refused("estimate", tmp_path / "m", rows, "--by", "school")
+    assert "written by an earlier version. Fit it again." in said
+
+
+@pytest.mark.parametrize("damage", ["one missing", "too few", "negative"])
+def test_damaged_effects_of_intervals_are_an_error(made: Path, tmp_path: Path, damage: str) -> None:
+    shutil.copytree(made / "m", tmp_path / "m")
+    path = tmp_path / "m" / "intervals.safetensors"
+    tensors, facts = load_tensors(path)
+    if damage == "one missing":
+        del tensors["centres"]
+    elif damage == "too few":
+        tensors["effects"] = tensors["effects"][:-1].clone()
+    else:
+        tensors["spreads"] = -tensors["spreads"]
+    save_tensors(path, tensors, facts)
+    with pytest.raises(ValueError, match="is damaged"):
+        TableModel.load(tmp_path / "m")
 
 
 def test_labels_do_not_depend_on_the_effects_of_bags(made: Path, tmp_path: Path) -> None:

@@ -160,7 +160,11 @@ def estimate(
     data: Files,
     by: Annotated[str, typer.Option(help="Columns that make the groups, with commas between.")],
     bag: Annotated[
-        str | None, typer.Option(help="The bag's columns; with --labels, bounds are shown too.")
+        str | None,
+        typer.Option(
+            help="The bag's columns; with --labels, bounds are shown too. Of a model with bag "
+            "effects those that it was fitted with, if not given."
+        ),
     ] = None,
     labels: SomeLabels = None,
     labels_are: Numbers = LabelsAre.auto,
@@ -183,7 +187,8 @@ def estimate(
 ) -> None:
     """Estimate the share of each class in groups of rows, with 95 % intervals.
 
-    Intervals are those of a linear model; of a perceptron there are shares alone. Where the rows'
+    Intervals are those of a linear model; of a perceptron there are shares alone. With bag effects,
+    rows of bags that the model knows have their effect, other bags are as bags are. Where the rows'
     bags and their counts are given, the bounds that follow from these alone are shown beside: no
     model can be right outside them. A bootstrap that was stopped goes on when the command is given
     again.
@@ -200,11 +205,16 @@ def estimate(
             refuse_picture(figure, force)
         names = columns_of(by)
         fitted = TableModel.load(model)
+        counts = None
+        if labels is not None or fitted.known_bags is None:
+            known = numbers_are_of(labels_are, noise, clipped)
+            counts = counts_of(bag, labels, known, skip_unmatched)
         found = estimate_shares(
             fitted,
             files,
             names,
-            counts_of(bag, labels, numbers_are_of(labels_are, noise, clipped), skip_unmatched),
+            counts,
+            bag=columns_of(bag),
             bootstrap=bootstrap,
             processes=processes or os.cpu_count() or 1,
             keep=model,

@@ -6,6 +6,11 @@ sure its coefficients are, `choose_bag_effects` whether bags differ by more than
 """
 
 from bagwise.likelihood.bag_effects import ChosenBagEffects, bags_differ, choose_bag_effects
+from bagwise.likelihood.effect_shares import (
+    EffectsOfFit,
+    effects_of_fit,
+    group_shares_with_effects,
+)
 from bagwise.likelihood.intervals import (
     Covariance,
     bootstrap_bags,
@@ -28,6 +33,7 @@ __all__ = [
     "ChosenBagEffects",
     "ChosenRidge",
     "Covariance",
+    "EffectsOfFit",
     "LinearFit",
     "RidgeScore",
     "bag_folds",
@@ -37,9 +43,11 @@ __all__ = [
     "choose_bag_effects",
     "choose_ridge",
     "covariance",
+    "effects_of_fit",
     "effects_of_shares",
     "fit_for_intervals",
     "fit_linear",
     "fit_with_variance",
+    "group_shares_with_effects",
     "mean_softmax",
 ]

@@ -9,17 +9,26 @@ import torch
 
 from bagwise.bags import FloatArray
 from bagwise.data import BagData
-from bagwise.likelihood import Covariance, LinearFit, covariance, fit_for_intervals
+from bagwise.likelihood import (
+    Covariance,
+    EffectsOfFit,
+    LinearFit,
+    covariance,
+    effects_of_fit,
+    fit_for_intervals,
+)
 from bagwise.likelihood.intervals import MAX_PARAMETERS
 from bagwise.likelihood.objective import contrasts
 from bagwise.storage.files import compare, load_tensors, require_finite, verify
 from bagwise.storage.schema import whole
 from bagwise.tabular.workspace import Tensors
 
+_EFFECTS = {"effects": "means", "spreads": "spreads", "centres": "centres"}  # and what they are
+
 
 def intervals_of(data: BagData, weights: Tensors, ridge: float, tau: float = 0.0) -> Tensors:
-    """The fit that intervals are made of, and its covariance clustered by bag; empty where there
-    are too many coefficients.
+    """The fit that intervals are made of, its covariance clustered by bag, and the effects of its
+    bags, where it has such; empty where there are too many coefficients.
 
     Args:
         data: all bags.
@@ -32,7 +41,13 @@ def intervals_of(data: BagData, weights: Tensors, ridge: float, tau: float = 0.0
         return {}
     X = data.inputs.double().numpy()
     start = fit_of(weights["weight"].numpy().T, weights["bias"].numpy(), ridge, tau)
-    found = covariance(X, data.bags, fit_for_intervals(X, data.bags, start))
+    fit = fit_for_intervals(X, data.bags, start)
+    found = covariance(X, data.bags, fit)
+    effects = {}
+    if fit.effects is not None:
+        of_bags = effects_of_fit(X, data.bags, fit)
+        arrays = {name: getattr(of_bags, of) for name, of in _EFFECTS.items()}
+        effects = {name: torch.from_numpy(np.ascontiguousarray(x)) for name, x in arrays.items()}
     basis = contrasts(C)
     small = np.einsum("ce,icjd,df->iejf", basis, found.matrix, basis, optimize=True)
     return {
@@ -41,6 +56,7 @@ def intervals_of(data: BagData, weights: Tensors, ridge: float, tau: float = 0.0
         "covariance": torch.from_numpy(np.ascontiguousarray(small)),
         "absent": torch.from_numpy(found.absent.astype(np.uint8)),
         "n_bags": torch.tensor(found.n_bags),
+        **effects,
     }
 
 
@@ -51,20 +67,25 @@ def read_intervals(path: Path, n_features: int, n_classes: int) -> Tensors:
     tensors, _ = load_tensors(path)
     d, C = n_features + 1, n_classes
     numbers = torch.zeros((), dtype=torch.float64)
+    wanted = {
+        "weights": numbers.expand(d - 1, C),
+        "intercept": numbers.expand(C),
+        "covariance": numbers.expand(d, C - 1, d, C - 1),
+        "absent": torch.zeros(C, dtype=torch.uint8),
+        "n_bags": torch.zeros((), dtype=torch.int64),
+    }
     try:
-        compare(
-            tensors,
-            {
-                "weights": numbers.expand(d - 1, C),
-                "intercept": numbers.expand(C),
-                "covariance": numbers.expand(d, C - 1, d, C - 1),
-                "absent": torch.zeros(C, dtype=torch.uint8),
-                "n_bags": torch.zeros((), dtype=torch.int64),
-            },
-        )
+        compare({name: x for name, x in tensors.items() if name not in _EFFECTS}, wanted)
+        B = int(tensors["n_bags"])
+        whole(2)(B, "n_bags")
+        if tensors.keys() & _EFFECTS.keys():
+            shapes = dict(zip(_EFFECTS, ((B, C), (B,), (B, d - 1)), strict=True))
+            of_bags = {name: numbers.expand(shape) for name, shape in shapes.items()}
+            compare({name: x for name, x in tensors.items() if name in _EFFECTS}, of_bags)
+            if (tensors["spreads"] < 0).any():
+                raise ValueError("'spreads' has numbers below 0")
         require_finite(tensors)
         verify(path, tensors)
-        whole(2)(int(tensors["n_bags"]), "n_bags")
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}; fit the model again.") from error
     return tensors
@@ -78,6 +99,14 @@ def covariance_of(tensors: Tensors, tau: float = 0.0) -> Covariance:
     fit = fit_of(tensors["weights"].numpy(), tensors["intercept"].numpy(), tau=tau)
     absent = tensors["absent"].numpy().astype(bool)
     return Covariance(fit, matrix, int(tensors["n_bags"]), "", absent)
+
+
+def effects_in(tensors: Tensors, tau: float, n_bags: int) -> EffectsOfFit | None:
+    """The effects that `intervals_of` found, of the first bags; None where it did not look."""
+    if not _EFFECTS.keys() <= tensors.keys() or len(tensors["spreads"]) < n_bags or tau <= 0:
+        return None
+    arrays = {of: tensors[name].numpy()[:n_bags] for name, of in _EFFECTS.items()}
+    return EffectsOfFit(tau=tau, **arrays)
 
 
 def fit_of(

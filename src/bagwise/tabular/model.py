@@ -16,7 +16,7 @@ from torch import nn
 
 from bagwise.bags import IntArray
 from bagwise.estimator import LLPClassifier
-from bagwise.likelihood import Covariance
+from bagwise.likelihood import Covariance, EffectsOfFit
 from bagwise.storage import model_folder as archive
 from bagwise.storage.files import write_atomically
 from bagwise.tabular.columns import FORMAT as COLUMNS_FORMAT
@@ -24,7 +24,7 @@ from bagwise.tabular.columns import OLDEST, Columns, Inputs
 from bagwise.tabular.facts import FitFacts
 from bagwise.tabular.fit_file import FORMAT as FIT_FORMAT
 from bagwise.tabular.fit_file import from_json, to_json
-from bagwise.tabular.intervals import covariance_of, read_intervals
+from bagwise.tabular.intervals import covariance_of, effects_in, read_intervals
 from bagwise.tabular.known_bags import KnownBags
 from bagwise.tabular.workspace import Tensors
 from bagwise.training.evaluation import predict_logits
@@ -64,6 +64,14 @@ class TableModel:
         """The covariance of a linear model's coefficients, where it is known."""
         tau = self.known_bags.effects.tau if self.known_bags else 0.0
         return covariance_of(self.of_intervals, tau) if self.of_intervals else None
+
+    @property
+    def interval_effects(self) -> EffectsOfFit | None:
+        """The effects of the known bags by the fit of `intervals`, where they are known."""
+        if self.known_bags is None:
+            return None
+        n_bags, tau = len(self.known_bags.names), self.known_bags.effects.tau
+        return effects_in(self.of_intervals, tau, n_bags)
 
     @property
     def classes(self) -> list[str]:

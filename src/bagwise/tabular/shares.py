@@ -13,8 +13,11 @@ from scipy.special import softmax
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
+from bagwise.likelihood import group_shares_with_effects
 from bagwise.tabular.bag_table import encode_rows
 from bagwise.tabular.columns import Columns
+from bagwise.tabular.known_bags import KnownBags
+from bagwise.tabular.labels import bag_ids
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.names import in_order
 from bagwise.tabular.resampling import bootstrap_coefficients
@@ -55,6 +58,7 @@ def estimate_shares(
     by: Sequence[str],
     counts: Counts | None = None,
     *,
+    bag: Sequence[str] = (),
     bootstrap: int = 0,
     processes: int = 1,
     keep: Path | None = None,
@@ -63,7 +67,8 @@ def estimate_shares(
     """The share of each class among the rows of each group, with a 95 % interval.
 
     The interval allows for the coefficients, by the delta method with bags as what is sampled, and
-    for the labels of the very rows: a group of three rows has no share of .4. Only of a linear
+    for the labels of the very rows: a group of three rows has no share of .4. With bag effects it
+    allows for these too, and rows of bags that the model knows have their effect. Only of a linear
     model with intervals; of another, shares and bounds alone.
 
     Args:
@@ -71,18 +76,19 @@ def estimate_shares(
         data: rows with the model's feature columns and those of `by`.
         by: columns whose values make the groups.
         counts: the rows' bags and their counts: then the bounds that follow from these are given.
+        bag: columns that name the rows' bags, for a model with bag effects; if not given, those of
+            `counts`, or those that it was fitted with.
         bootstrap: also make intervals by fitting the model again so many times, to bags drawn from
             these; the rows must be those that it was fitted to.
         processes: that do so.
         keep: the model's folder; beside it, fits of the bootstrap are kept until all are done.
         progress: show a bar, on a terminal.
     """
-    known = model.intervals
-    if model.known_bags is not None:
+    known, effects = model.intervals, model.interval_effects
+    if known is not None and model.known_bags is not None and effects is None:
         raise ValueError(
-            "this model has bag effects: the rows of a bag have more in common than their "
-            "features, which intervals of shares do not allow for. Add up the p_ columns of "
-            "`bagwise label`, or fit without --bag-effects."
+            "this model has bag effects, but its folder does not say how sure they are: it was "
+            "written by an earlier version. Fit it again."
         )
     if bootstrap:
         _check_bootstrap(model, bootstrap, counts)
@@ -93,15 +99,27 @@ def estimate_shares(
     if counts is not None:
         found = matched_rows(model, source, counts, progress)
         bags, order = found.targets.bags, found.targets.order
+    places = None
+    if model.known_bags is not None:
+        given = bag if counts is None else counts.key
+        places = _bags_of_rows(model.known_bags, source, _bag_columns(model, source, given))[order]
     inputs, _ = encode_rows(source, model.columns, order, len(codes), progress)
     group, G = codes[order], len(names)
     rows = np.bincount(group, minlength=G)
     reach = again = None
-    if known is None:
-        p = model.log_probs(inputs).double().exp().numpy()
+    X = inputs.astype(np.float64) if known is not None else None
+    if known is None or X is None:
+        log_probs = model.log_probs(inputs).double()
+        p = log_probs.exp().numpy()
+        if model.known_bags is not None and places is not None:
+            own = np.minimum(places, len(model.known_bags.names))
+            p = model.known_bags.probabilities(log_probs.numpy(), own)
         shares = _means(p, group, G)
+    elif effects is not None:
+        assert places is not None
+        shares, errors = group_shares_with_effects(known, effects, X, places, group, G)
+        reach = known.quantile() * errors
     else:
-        X = inputs.astype(np.float64)
         shares, errors = known.group_shares(X, group, G)
         p = known.fit.probabilities(X)
         of_labels = _means(p * (1 - p), group, G) / np.maximum(rows, 1)[:, None]
@@ -138,11 +156,52 @@ def _check_bootstrap(model: TableModel, draws: int, counts: Counts | None) -> No
             "the bootstrap fits the model again and again, which is done only with linear models "
             "that bagwise fit has fitted by maximum likelihood; of this one there are no intervals."
         )
+    if model.known_bags is not None:
+        raise ValueError(
+            "the bootstrap is for models without bag effects; leave --bootstrap out: the other "
+            "intervals allow for them."
+        )
     if counts is None:
         raise ValueError(
             "the bootstrap fits the model again: give the table that it was fitted to, and its "
             "bags' counts with --bag and --labels."
         )
+
+
+def _bag_columns(model: TableModel, source: Source, given: Sequence[str]) -> list[str]:
+    """The columns that name the bags of rows, for a model with bag effects."""
+    source.require(given)
+    names = model.bag_columns(source.schema.names, given)
+    if not names:
+        assert model.known_bags is not None
+        raise ValueError(
+            "this model has bag effects, which the rows of a bag share: the table must say which "
+            f"bag a row is in. It has no column {', '.join(model.known_bags.columns)}; name the "
+            "columns that say it with --bag."
+        )
+    return names
+
+
+def _bags_of_rows(known: KnownBags, source: Source, names: Sequence[str]) -> IntArray:
+    """(N,) the number of each row's bag: that of a known one, and beyond of new ones, each with a
+    number of its own. A row without a bag is alone in a new one.
+    """
+    numbers: dict[str, int] = {}
+    parts, after = [], len(known.names)
+    for batch in source.batches(list(names)):
+        ids = bag_ids(batch, names)
+        places, encoded = known.places(ids), ids.dictionary_encode()
+        new = np.array(
+            [numbers.setdefault(name, len(numbers)) for name in encoded.dictionary.to_pylist()],
+            dtype=np.int64,
+        )
+        local = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        part = np.where(places < after, places, after + np.append(new, -1)[local])
+        parts.append(np.where(local < 0, -1, part))
+    places = np.concatenate(parts)
+    alone = np.flatnonzero(places < 0)
+    places[alone] = after + len(numbers) + np.arange(len(alone))
+    return places
 
 
 def _check_table(model: TableModel, bags: Bags, counts_are: str) -> None:

@@ -1,0 +1,172 @@
+"""Shares of classes in groups of rows, by a model with bag effects, and how sure they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import softmax
+
+from bagwise.bags import Bags, FloatArray
+from bagwise.likelihood.intervals import Covariance
+from bagwise.likelihood.linear import LinearFit, occurring
+from bagwise.likelihood.objective import BagLikelihood, checked_features, effect_nodes
+
+_STEP = 0.01  # of log tau, in a difference of probabilities
+_MOST_VARIANCE = 1.0  # of log tau that is allowed for
+_CHUNK = 200_000  # rows whose derivatives are held at a time
+
+
+@dataclass(frozen=True)
+class EffectsOfFit:
+    """The own intercepts of the bags of a fit, and what they follow.
+
+    Attributes:
+        tau: their standard deviation over bags.
+        means: (B, C) the mean of each one given the bag's counts.
+        spreads: (B,) its standard deviation given these, in a direction that sums to zero.
+        centres: (B, d) the features that an error of the weights moves a bag's logits by, see
+            `effects_of_fit`.
+    """
+
+    tau: float
+    means: FloatArray
+    spreads: FloatArray
+    centres: FloatArray
+
+    @property
+    def kept(self) -> FloatArray:
+        """(B,) the share of an effect that the counts tell: 1 - spread^2 / tau^2."""
+        shares: FloatArray = np.clip(1.0 - (self.spreads / self.tau) ** 2, 0.0, 1.0)
+        return shares
+
+    def variance_of_log_tau(self) -> float:
+        """Roughly: a bag that tells the share s of its effect has the information 2 s^2 for each
+        of the C - 1 directions. No more than 1, where bags tell next to nothing.
+        """
+        directions = self.means.shape[1] - 1
+        information = 2.0 * directions * float((self.kept**2).sum())
+        return min(1.0 / max(information, 1e-12), _MOST_VARIANCE)
+
+
+def effects_of_fit(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> EffectsOfFit:
+    """What is known of the effects of the bags that a fit with bag effects was made with.
+
+    The counts of a bag pin down its logits as a whole, not its effect: where the weights are off by
+    dW, the effect of bag b moves by
+
+        du_b = - s_b x_b dW,     x_b = sum_k t_k x_k / sum_k t_k,   t_k = 1 - sum_c p_kc^2
+
+    with s_b the share of the effect that the counts tell. With two classes that is the derivative
+    of the effect's mode; with more it is that of the mean of all directions.
+
+    Args:
+        X: (N, d) features that the fit was made with.
+        bags: the bags it was made with.
+        fit: a fit with bag effects.
+
+    >>> from bagwise.likelihood import fit_linear
+    >>> X = np.array([[0.], [1.], [2.], [3.]])
+    >>> bags = Bags([2, 2], [[1, 1], [0, 2]])
+    >>> effects_of_fit(X, bags, fit_linear(X, bags, bag_effects=1.0)).centres.shape
+    (2, 1)
+    """
+    features = checked_features(X, bags)
+    if fit.effects is None or fit.spreads is None:
+        raise ValueError("fit has no bag effects; use fit_linear with bag_effects above 0.")
+    part, classes = occurring(bags)
+    likelihood = BagLikelihood(features, part)
+    theta = np.vstack([fit.weights, fit.intercept])[:, classes] @ likelihood.basis
+    p = likelihood.evaluate(theta, fit.bag_effects).probabilities
+    t = np.maximum(1.0 - (p**2).sum(axis=1), 1e-12)
+    starts = bags.offsets[:-1]
+    weights = np.add.reduceat(t, starts)
+    centres = np.add.reduceat(features * t[:, None], starts) / weights[:, None]
+    return EffectsOfFit(fit.bag_effects, fit.effects, fit.spreads, centres)
+
+
+def group_shares_with_effects(
+    covariance: Covariance,
+    effects: EffectsOfFit,
+    X: npt.ArrayLike,
+    bag: npt.ArrayLike,
+    groups: npt.ArrayLike,
+    n_groups: int,
+) -> tuple[FloatArray, FloatArray]:
+    """The share of each class in groups of rows, and its standard error: (G, C) each.
+
+        share[g, c] = mean over rows k of the group of p[k, c]
+
+    where p is the mean of softmax(z + u) over what is known of the effect u of the row's bag: its
+    mean and spread given the counts, or, of a new bag, 0 and tau. The error is that of the share
+    among the very rows. Its square is the sum of four parts:
+
+        coefficients    by the delta method, an effect moving against them (`effects_of_fit`)
+        effects         independent between bags, the same for all rows of a bag
+        tau             by the delta method: means and spreads of effects grow with it
+        labels          sum_k of the mean of q (1 - q), q = softmax(z + u), divided by n^2
+
+    Args:
+        covariance: of the fit's coefficients, tau taken as known.
+        effects: of the fit's bags, B of them.
+        X: (N, d) features, standardised as those of the fit.
+        bag: (N,) the number of each row's bag: 0 .. B - 1 those of the fit, other numbers of new
+            bags, the same for rows of the same bag.
+        groups: (N,) the group of each row, 0 .. G - 1.
+        n_groups: G. A group without rows gets NaN.
+    """
+    features = np.asarray(X, dtype=np.float64)
+    of_row, group = np.asarray(bag), np.asarray(groups)
+    n, d = features.shape
+    B, C = effects.means.shape
+    tau = effects.tau
+    place = np.where((of_row >= 0) & (of_row < B), of_row, B)
+    means = np.vstack([effects.means, np.zeros(C)])
+    spreads, kept = np.append(effects.spreads, tau), np.append(effects.kept, 0.0)
+    centres = np.column_stack([np.vstack([effects.centres, np.zeros(d)]), np.ones(B + 1)])
+    # The bags of each group, whose effects its rows share.
+    numbers = np.unique(of_row, return_inverse=True)[1].ravel()
+    pairs, pair = np.unique(group * (numbers.max(initial=0) + 1) + numbers, return_inverse=True)
+    group_of_pair, place_of_pair = (np.empty(len(pairs), dtype=np.int64) for _ in range(2))
+    group_of_pair[pair], place_of_pair[pair] = group, place
+    totals, of_tau, of_labels = (np.zeros((n_groups, C)) for _ in range(3))
+    gradient, of_bags = np.zeros((n_groups, C, d + 1, C)), np.zeros((len(pairs), C, C))
+    grown = 1.0 + _STEP * (spreads / tau) ** 2
+    for begin in range(0, n, _CHUNK):
+        some = slice(begin, begin + _CHUNK)
+        own, at = group[some], place[some]
+        z = covariance.fit.logits(features[some])
+        p, slopes = _probabilities(z + means[at], spreads[at])
+        more, _ = _probabilities(z + means[at] * grown[at, None] ** 2, spreads[at] * grown[at])
+        moved = np.column_stack([features[some], np.ones(len(z))]) - kept[at, None] * centres[at]
+        varied = (spreads[at, None, None] * slopes) ** 2
+        np.add.at(totals, own, p)
+        np.add.at(of_tau, own, (more - p) / _STEP)
+        np.add.at(of_labels, own, np.maximum(p * (1 - p) - varied.sum(axis=2), 0.0))
+        np.add.at(of_bags, pair[some], slopes)
+        for c in range(C):
+            for a in range(C):
+                np.add.at(gradient[:, c, :, a], own, moved * slopes[:, c, a, None])
+    rows = np.bincount(group, minlength=n_groups).astype(np.float64)
+    rows[rows == 0] = np.nan
+    rows = rows[:, None]
+    variances = covariance.error_of(gradient / rows[..., None, None]) ** 2
+    own_effects = np.zeros((n_groups, C))
+    of_pairs = spreads[place_of_pair, None] ** 2 * (of_bags**2).sum(axis=2)
+    np.add.at(own_effects, group_of_pair, of_pairs)
+    variances += (own_effects + of_labels) / rows**2
+    variances += effects.variance_of_log_tau() * (of_tau / rows) ** 2
+    return totals / rows, np.sqrt(variances)
+
+
+def _probabilities(z: FloatArray, spreads: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Means (N, C) of softmax(z + u) over u of spreads (N,), and derivatives (N, C, C) by z."""
+    C = z.shape[1]
+    p, slopes = np.zeros(z.shape), np.zeros((len(z), C, C))
+    for shift, weight in zip(*effect_nodes(1.0, C), strict=True):
+        q = softmax(z + spreads[:, None] * shift, axis=1)
+        p += weight * q
+        slopes -= weight * q[:, :, None] * q[:, None, :]
+    slopes[:, range(C), range(C)] += p
+    return p, slopes
