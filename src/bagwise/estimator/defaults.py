@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Literal, TypedDict
 
+import numpy as np
+
+from bagwise.bags import IntArray
 from bagwise.training import TrainingOptions
 
 DEFAULTS = TrainingOptions(
@@ -22,6 +25,8 @@ DEFAULTS = TrainingOptions(
 """Of `LLPClassifier`."""
 
 MANY_BAGS = 50  # enough that a tenth of them can choose an epoch
+MANY_STEPS = 500  # of an epoch
+LARGE_BATCH = 4096
 
 
 def share_held_out(asked: float | Literal["auto"], n_bags: int) -> float:
@@ -38,22 +43,32 @@ def share_held_out(asked: float | Literal["auto"], n_bags: int) -> float:
 class Searched(TypedDict):
     """What differs from `DEFAULTS` where rate and number of epochs are searched."""
 
+    batch_instances: int
     weight_decay: float
     schedule: str
     standardize: bool
 
 
-def searched(n_instances: int) -> Searched:
+def searched(sizes: IntArray) -> Searched:
     """Of `bagwise fit`, which tries models, rates and numbers of epochs on held-out bags.
 
     `tabular.tuning` says which. All else is as in `LLPClassifier()`.
 
-    >>> searched(1000)["weight_decay"]
+    Args:
+        sizes: (B,) of the bags.
+
+    >>> searched(np.array([400, 600]))["weight_decay"]
     0.001
     """
+    batch = DEFAULTS.batch_instances
+    if len(sizes) >= MANY_STEPS:
+        # Where there are many bags, a whole one at a time makes steps enough, and parts of it cost
+        # more: in time, and in memory for what the model said of the other parts.
+        batch = int(np.clip(1.5 * np.median(sizes), batch, LARGE_BATCH))
     return {
+        "batch_instances": batch,
         # The loss is a mean over N instances: 1 / N is a Gaussian prior of variance 1 on weights.
-        "weight_decay": 1 / n_instances,
+        "weight_decay": 1 / int(sizes.sum()),
         # The first epochs of a long training must be those of a short one: its curve tells how many
         # to take.
         "schedule": "constant",

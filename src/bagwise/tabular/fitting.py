@@ -154,7 +154,7 @@ def fit_table(
         method=method,
         engine=engine,
         random_state=seed,
-        **searched(len(training)),
+        **searched(targets.bags.sizes),
         **{f"method__{name}": value for name, value in options.items()},
     )
     splits = splits_of(targets.bags, seed)
