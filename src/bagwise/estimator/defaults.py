@@ -59,6 +59,8 @@ def searched(sizes: IntArray) -> Searched:
 
     >>> searched(np.array([400, 600]))["weight_decay"]
     0.001
+    >>> [searched(np.full(n, 1000))["batch_instances"] for n in (499, 500)]
+    [256, 1500]
     """
     batch = DEFAULTS.batch_instances
     if len(sizes) >= MANY_STEPS:

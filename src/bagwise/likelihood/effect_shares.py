@@ -47,7 +47,7 @@ class EffectsOfFit:
         """
         directions = self.means.shape[1] - 1
         information = 2.0 * directions * float((self.kept**2).sum())
-        return min(1.0 / max(information, 1e-12), _MOST_VARIANCE)
+        return float(min(1.0 / max(information, 1e-12), _MOST_VARIANCE))
 
 
 def effects_of_fit(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> EffectsOfFit:

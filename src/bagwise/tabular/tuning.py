@@ -174,7 +174,7 @@ class Search:
         nothing = -(rival.of_bags - gains)[split[1]].sum() / bags.n_instances
         ahead = -rival.of_bags[split[1]].sum() / bags.n_instances
         if len(self.splits) > 1:
-            return trial.bag_loss > ahead
+            return bool(trial.bag_loss > ahead)
         # A long training is behind one that has ended, and may still overtake it, if there is
         # something that a linear model cannot know.
         if nothing - trial.bag_loss < 0.8 * (nothing - ahead):
