@@ -1,5 +1,7 @@
 """Random calls of every engine and of the labeling, over sizes, scales, precisions, ties and -inf.
 
+What an engine says is proved of its answer (`Posterior.bound`) is compared with the exact one.
+
     python fuzz/engines.py --calls 1000000 --seed 0
 
 Calls are made in a child process, which says what it is about to do: a call that does not end
@@ -30,6 +32,8 @@ ENTRIES = 4000  # numbers in a call, at most: most calls are small, so that ther
 EXACT_STATES = 2e5
 SCALES = (0.0, 0.1, 1.0, 5.0, 30.0, 150.0, 1e3, 1e6, 1e12, 1e30)
 PRECISIONS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+FEWER = (1.01, 2.0, 8.0)  # times fewer states than a bag's lattice has: `auto` has to prune it
+LARGEST = 1e6  # of log-probabilities beyond which rounding alone moves weights
 TOLERATED = ("belief propagation did not converge",)
 
 
@@ -81,6 +85,8 @@ def call(seed: int) -> None:
             check_labeling(log_probs, bags)
         else:
             check_posterior(log_probs, bags, name)
+            if name in ("exact", "auto", "bethe"):
+                check_bound(log_probs, bags, float(rng.choice(FEWER)))
     for warning in noted:
         if not str(warning.message).startswith(TOLERATED):
             raise AssertionError(f"warning: {warning.message}")
@@ -110,6 +116,35 @@ def check_posterior(log_probs: torch.Tensor, bags: Bags, engine: str) -> None:
         assert off < 1e-4 + 1e-6 * bags.sizes.max(), f"columns are off by {off:.2g}"
     if log_probs.dtype == torch.float64:
         assert torch.isfinite(log_probs.grad).all(), "the gradient is not finite"
+
+
+def check_bound(log_probs: torch.Tensor, bags: Bags, fewer: float) -> None:
+    """What `auto` says is proved of each bag is true, where the exact answer can be had."""
+    log_probs = log_probs.detach().double()
+    states = lattice_states(bags)
+    limit = states[states <= EXACT_STATES].max(initial=1.0) / fewer
+    post = bag_posterior(log_probs, bags, "auto", max_states=max(int(limit), 1))
+    assert post.bound is not None
+    bound = post.bound.numpy()
+    proved = bound < np.inf
+    assert (bound >= 0).all(), "a bound is negative or NaN"
+    assert (bound[proved] <= 5e-7).all(), "a bound is above the tolerance"
+    assert [engine != "bethe" for engine in post.engine] == proved.tolist(), "another engine's"
+    small = proved & (states <= EXACT_STATES)
+    finite = log_probs[log_probs > -torch.inf].abs().max().item()
+    if not small.any() or finite > LARGEST:
+        return
+    index = np.flatnonzero(small)
+    rows = np.isin(bags.bag_of_row, index)
+    exact = bag_posterior(log_probs[torch.from_numpy(rows)], bags.select(index), "exact")
+    assert (exact.bound == 0).all(), "exact, but not proved"
+    rounding = 1e-9 + 1e-14 * bags.sizes[index] * finite
+    off = exact.log_likelihood.numpy() - post.log_likelihood.numpy()[index]
+    assert (off >= -rounding).all(), f"P(S|X) is {-off.min():.2g} too large"
+    assert (off <= np.log1p(bound[index]) + rounding).all(), "P(S|X) is outside of its bound"
+    distance = np.abs(exact.weights.numpy() - post.weights.numpy()[rows]).sum(1)
+    most = np.repeat(2 * bound[index] + rounding, bags.sizes[index])
+    assert (distance <= most).all(), f"weights are {(distance - most).max():.2g} outside"
 
 
 def work(pipe: multiprocessing.connection.Connection) -> None:
