@@ -27,10 +27,8 @@ lint: $(READY) ## check style and formatting
 types: $(READY) ## check types
 	$(BIN)/mypy
 
-bench: $(READY) ## accuracy, time and memory of the engines, time of a training step
-	$(BIN)/python benchmarks/accuracy.py
-	$(BIN)/python benchmarks/engines.py
-	$(BIN)/python benchmarks/training.py
+bench: $(READY) ## measure everything again and write docs/benchmarks.md (a quarter of an hour)
+	$(BIN)/python benchmarks/page.py
 
 clean: ## remove the environment, caches and compiled kernels
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,4 +1,4 @@
-"""Memory and speed of `bagwise fit` and `bagwise predict` on a large Parquet table.
+"""Memory and speed of `bagwise fit`, `predict`, `label` and `evaluate` on a Parquet table.
 
 python benchmarks/tables.py                    # 10 million rows, 20 numeric columns
 python benchmarks/tables.py --rows 1000000
@@ -12,15 +12,31 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from common import digits, picture, table
+
 COLUMNS = 20
 BAG = 1000
 BATCH = 250_000
+ROWS = (10_000, 100_000, 1_000_000)
+
+
+class Cost(NamedTuple):
+    """What a command took, and what it said."""
+
+    name: str
+    rows: int
+    seconds: float
+    cpu: float
+    peak: float
+    said: str
 
 
 def generate(folder: Path, rows: int) -> None:
@@ -47,8 +63,8 @@ def generate(folder: Path, rows: int) -> None:
         writer.writerows([b, *row] for b, row in enumerate(counts.tolist()) if sum(row))
 
 
-def measured(name: str, rows: int, *arguments: str) -> None:
-    """Run a command; print its peak memory, seconds of the clock and of the CPU, rows a second."""
+def measured(name: str, rows: int, *arguments: str) -> Cost:
+    """Run a command, and say what it took."""
     code = (
         "import resource, sys\nfrom bagwise.cli import app\n"
         "try: app(sys.argv[1:])\nexcept SystemExit as e: assert not e.code, e.code\n"
@@ -62,30 +78,60 @@ def measured(name: str, rows: int, *arguments: str) -> None:
     seconds = time.perf_counter() - started
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
-    print(done.stdout.rsplit("PEAK", 1)[0].strip())
-    peak, cpu = (float(part) for part in done.stdout.rsplit("PEAK", 1)[1].split())
-    print(
-        f"{name}: {seconds:.0f} s, {cpu:.0f} of the CPU, {rows / seconds:,.0f} rows a second, "
-        f"peak {peak / 1e6:.2f} GB\n",
-        flush=True,
+    said, found = done.stdout.rsplit("PEAK", 1)
+    peak, cpu = (float(part) for part in found.split())
+    return Cost(name, rows, seconds, cpu, peak / 1e6, said.strip())
+
+
+def costs(rows: int) -> Iterator[Cost]:
+    """Of the commands, one after the other, on a table of so many rows."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        generate(folder, rows)
+        data, model = str(folder / "table.parquet"), str(folder / "model")
+        known = ["--bag", "bag", "--labels", str(folder / "labels.csv")]
+        yield measured("fit", rows, "fit", data, *known, "--exclude", "y", "--out", model)
+        out = str(folder / "predictions.parquet")
+        yield measured("predict", rows, "predict", model, data, "--out", out)
+        out = str(folder / "labelled.parquet")
+        yield measured("label", rows, "label", model, data, *known, "--out", out)
+        yield measured("evaluate", rows, "evaluate", model, data, "--target", "y")
+
+
+def section(pictures: Path, tiny: bool) -> str:
+    """The part of docs/benchmarks.md."""
+    found = [cost for rows in ((2000,) if tiny else ROWS) for cost in costs(rows)]
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for x in found:
+        lines.setdefault(x.name, []).append((x.rows, x.rows / x.seconds))
+    columns = ("command", "rows", "seconds", "CPU seconds", "rows a second", "peak memory, GB")
+    cells = (
+        (x.name, f"{x.rows:,}", *map(digits, x[2:4]), digits(x.rows / x.seconds), f"{x.peak:.2f}")
+        for x in found
+    )
+    return (
+        f"## Tables\n\nCommands on a Parquet file of {COLUMNS} numeric columns, two classes, bags "
+        f"of about {BAG} rows; a few\nseconds of each are Python's start. "
+        "`python benchmarks/tables.py` does ten million rows.\n\n"
+        + picture(
+            pictures / "tables.png",
+            lines,
+            ("rows", "rows a second"),
+            "Commands on tables",
+        )
+        + f"\n{table(columns, cells)}"
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
-    rows = parser.parse_args().rows
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        generate(folder, rows)
-        size = (folder / "table.parquet").stat().st_size / 1e9
-        print(f"{rows:,} rows, {COLUMNS} columns, {size:.2f} GB of Parquet\n")
-        table, model = str(folder / "table.parquet"), str(folder / "model")
-        options = ["--bag", "bag", "--labels", str(folder / "labels.csv"), "--exclude", "y"]
-        measured("fit", rows, "fit", table, *options, "--out", model)
-        out = str(folder / "predictions.parquet")
-        measured("predict", rows, "predict", model, table, "--out", out)
-        measured("evaluate", rows, "evaluate", model, table, "--target", "y")
+    for x in costs(parser.parse_args().rows):
+        print(
+            f"{x.said}\n{x.name}: {x.seconds:.0f} s, {x.cpu:.0f} of the CPU, "
+            f"{x.rows / x.seconds:,.0f} rows a second, peak {x.peak:.2f} GB\n",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

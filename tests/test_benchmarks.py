@@ -1,0 +1,76 @@
+"""The page of benchmarks, written with sizes that take seconds."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parent.parent / "benchmarks" / "page.py"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page where POT is not installed."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "without").mkdir()
+    absent = "raise ModuleNotFoundError(\"No module named 'ot'\", name='ot')\n"
+    (folder / "without" / "ot.py").write_text(absent)
+    out = folder / "measured.md"
+    sections = ["training", "accuracy", "bounds", "others"]
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), "--tiny", "--out", str(out), "--only", *sections],
+        env={**os.environ, "PYTHONPATH": str(folder / "without")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def cells(text: str, heading: str) -> list[list[str]]:
+    """The rows of the table whose first line begins so."""
+    lines = text[text.index(heading) :].split("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_every_table_has_its_figures(page: Path) -> None:
+    text = page.read_text()
+    steps = cells(text, "| C | K | method |")
+    assert [row[:3] for row in steps] == [["3", "4", "rc"], ["3", "4", "cc"]]
+    assert all(float(cell) > 0 for row in steps for cell in row[3:6])
+    (distances,) = cells(text, "| K | s |")
+    multinomial, auto = float(distances[2]), float(distances[6])
+    assert auto < 1e-3 < multinomial
+    assert "outside of the bound of 0." in text
+
+
+def test_other_software_finds_the_same(page: Path) -> None:
+    text = page.read_text()
+    for name in ("permanents by thewalrus", "all labelings, listed"):
+        (row,) = cells(text, f"| K | Bagwise, ms | {name}, ms |")
+        assert float(row[1]) > 0
+        assert float(row[2]) > 0
+        assert float(row[4]) < 1e-12
+
+
+def test_what_is_not_installed_is_named(page: Path) -> None:
+    assert "not measured: ot is not installed." in page.read_text()
+
+
+def test_the_pictures_are_there(page: Path) -> None:
+    shown = re.findall(r"!\[.*\]\((.*)\)", page.read_text())
+    assert shown == ["measured/steps.png", "measured/others.png"]
+    for name in shown:
+        assert (page.parent / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_says_what_it_was_measured_on(page: Path) -> None:
+    text = page.read_text()
+    assert re.search(r"\d+ cores, PyTorch's threads: \d+", text)
+    assert "no POT" in text or "POT 0" in text
