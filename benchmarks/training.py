@@ -25,8 +25,8 @@ from common import picture, table
 
 METHODS = ("rc", "cc", "rc_approx", "cc_approx", "dllp", "ot", "llpfc", "pll")
 PROPOSED = METHODS[:2]
-SIZES = (2, 4, 8, 16, 32, 64, 128, 256)
-CLASSES = {2: (8, 64, 256), 5: (8, 16, 64), 30: (8, 16, 64), 100: (8, 64)}  # and their sizes
+SIZES = (2, 4, 8, 16, 32, 64, 128)
+CLASSES = {2: (8, 64, 128), 5: (8, 16, 64), 30: (8, 16, 64), 100: (8, 64)}  # and their sizes
 ALL_METHODS_AT = (16, 64)
 TARGET = 1.15
 
