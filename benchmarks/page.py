@@ -40,9 +40,9 @@ def page(names: Sequence[str], out: Path, tiny: bool) -> None:
         print(f"{time.time() - started:5.0f} s  {name}", file=sys.stderr, flush=True)
         parts.append(measured(name, out.parent / out.stem, tiny))
         head = (  # after each section: a run that is stopped leaves what it has
-            "# Benchmarks\n\nWritten by `make bench`; do not edit. Times are of the clock unless it "
-            "says CPU, and are only as steady\nas the machine was quiet; ratios are of things timed "
-            f"in turn.\n\n{on}\nThe run took {(time.time() - started) / 60:.0f} minutes, on "
+            "# Benchmarks\n\nWritten by `make bench`; do not edit. Times are of the clock unless "
+            "it says CPU, and are only as steady\nas the machine was quiet; ratios are of things "
+            f"timed in turn.\n\n{on}\nThe run took {(time.time() - started) / 60:.0f} minutes, on "
             f"{time.strftime('%Y-%m-%d')}.\n"
         )
         out.write_text("\n".join([head, *(part for part in parts if part)]))
