@@ -114,6 +114,10 @@ Force = Annotated[
     bool, typer.Option("--force", help="Replace also a file that this command did not write.")
 ]
 
+Ray = Annotated[bool, typer.Option("--ray", help="Use Ray on this machine.")]
+
+RayAddress = Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster to use.")]
+
 
 def options_of(settings: list[str] | None) -> dict[str, Any]:
     """Options from NAME=VALUE; a value is a number, true, false or null, and text otherwise."""
@@ -128,6 +132,15 @@ def options_of(settings: list[str] | None) -> dict[str, Any]:
             value = text
         found[name.strip()] = text if isinstance(value, dict | list) else value
     return found
+
+
+def on_ray(ray: bool, address: str | None, workers: int | None) -> bool:
+    """Whether a command is to use Ray; its other options need that."""
+    if workers is not None and workers < 1:
+        raise ValueError(f"--workers is {workers}; a number from 1 is expected.")
+    if workers is not None and not (ray or address):
+        raise ValueError("--workers says how many processes of Ray work; add --ray.")
+    return ray or address is not None
 
 
 def _mistakes() -> tuple[type[Exception], ...]:

@@ -14,8 +14,11 @@ from bagwise.cli.app import (
     GOES_ON,
     Force,
     Options,
+    Ray,
+    RayAddress,
     app,
     console,
+    on_ray,
     options_of,
     user_errors,
 )
@@ -106,23 +109,33 @@ def train(
     augment: Annotated[
         str | None, typer.Option(help="Random views of images: weak, weak_flip, strong, ...")
     ] = None,
+    ray: Ray = False,
+    ray_address: RayAddress = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes of Ray that train together, each with one core and one thread; one for "
+            "each core if not given."
+        ),
+    ] = None,
     device: Device = "cpu",
     data_dir: DataDir = None,
 ) -> None:
     """Train on one data set, in random bags, by the paper's protocol.
 
     A run that was stopped goes on where it was when the same command is given again. Several
-    processes train it together with torchrun --nproc-per-node 4 -m bagwise train ..., to the same
-    result.
+    processes train it together, to the same result, with --ray, which replaces those that are
+    lost, or with torchrun --nproc-per-node 4 -m bagwise train ...; see docs/workers.md.
     """
     from rich.table import Table
 
     from bagwise.checks import DEVICE
+    from bagwise.experiments.ray_backend import execute_on_ray
     from bagwise.experiments.run import execute
     from bagwise.experiments.settings import RunSettings
     from bagwise.training.distributed import launched
 
-    with user_errors(GOES_ON), launched() as is_first:
+    with user_errors(GOES_ON), launched(device) as (is_first, own_device):
         settings = RunSettings(
             dataset,
             model,
@@ -142,8 +155,14 @@ def train(
             raise ValueError(f"engine is {engine!r}, but the method {method!r} takes none.")
         out.mkdir(parents=True, exist_ok=True)
         place = None if data_dir is None else str(data_dir)
-        DEVICE.check("device", device)
-        result = execute(settings, out, place, keep_model=True, progress=True, device=device)
+        if ray_address is None:  # a cluster has its own
+            DEVICE.check("device", own_device)
+        if on_ray(ray, ray_address, workers):
+            result = execute_on_ray(settings, out, place, workers, ray_address, device)
+        else:
+            result = execute(
+                settings, out, place, keep_model=True, progress=True, device=own_device
+            )
         if result.settings != settings:
             raise ValueError(f"{out} holds the result of another run; choose another folder.")
     if not is_first:
@@ -166,10 +185,8 @@ def sweep(
     processes: Annotated[
         int, typer.Option(help="Runs at a time, each with one thread; 0: one for each core.")
     ] = 0,
-    ray: Annotated[bool, typer.Option("--ray", help="Use Ray on this machine.")] = False,
-    ray_address: Annotated[
-        str | None, typer.Option(help="HOST:PORT of a Ray cluster to use.")
-    ] = None,
+    ray: Ray = False,
+    ray_address: RayAddress = None,
     done: Annotated[
         Path | None,
         typer.Option(help="Folder with results, exported ones for instance, that count as done."),
@@ -186,7 +203,7 @@ def sweep(
     with user_errors(GOES_ON):
         plan = read_sweep(file)
         place = None if data_dir is None else str(data_dir)
-        if ray or ray_address:
+        if on_ray(ray, ray_address, None):
             backend = ray_backend(ray_address, processes or None, device)
         else:
             DEVICE.check("device", device)  # a cluster has its own

@@ -1,19 +1,17 @@
-"""Runs of a sweep on a Ray cluster."""
+"""Runs on a Ray cluster: those of a sweep, a core each, or one by several workers."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import torch
-
-from bagwise.experiments.run import RESULT, RunResult, execute, write_result
+from bagwise.experiments.run import RESULT, RunResult, execute, read_result, write_result
 from bagwise.experiments.settings import RunSettings
-from bagwise.experiments.sweep import ATTEMPTS, Backend, Outcome
+from bagwise.experiments.sweep import Backend, Outcome
 from bagwise.extras import require
-from bagwise.registry import PLUGINS, load_plugins
+from bagwise.training.ray_cluster import cluster, do_all, n_cores
+from bagwise.training.ray_training import train_on_ray
 
 
 def ray_backend(
@@ -32,7 +30,6 @@ def ray_backend(
         device: where models compute.
     """
     require("ray", "ray")
-    import ray
 
     def outcomes(
         runs: list[RunSettings],
@@ -42,49 +39,38 @@ def ray_backend(
     ) -> Iterator[Outcome]:
         if not runs:
             return
-        settings: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
-        if address is None:
-            settings |= {"num_cpus": processes or os.cpu_count(), "include_dashboard": False}
-        else:
-            settings["address"] = address
-        try:
-            ray.init(**settings)
-        except ConnectionError as error:
-            raise ValueError(f"there is no Ray cluster at {address}: {error}") from error
-        except RuntimeError as error:
-            raise ValueError(f"Ray cannot be started here: {error}") from error
-        try:
+        tasks = {run: (run, data_dir, device) for run in runs}
+        with cluster(address, processes):
+            left = len(runs)
+            show_running(min(n_cores(), left))
             gpus = int(device.startswith("cuda"))
-            do = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=ATTEMPTS - 1)(run_remotely)
-            plugins = os.environ.get(PLUGINS, "").split(",")
-            waiting = {do.remote(run, data_dir, plugins, device): run for run in runs}
-            while waiting:
-                resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-                show_running(min(int(resources.get("CPU", 0)), len(waiting)))
-                (finished, *_), _ = ray.wait(list(waiting), num_returns=1)
-                run = waiting.pop(finished)
-                try:
-                    result = ray.get(finished)
-                except ray.exceptions.RayTaskError as error:
-                    cause = error.cause
-                    yield run, f"{type(cause).__name__}: {cause}"
-                except ray.exceptions.WorkerCrashedError:
-                    yield run, f"its process died {ATTEMPTS} times; out of memory?"
-                except ray.exceptions.RayError as error:
-                    yield run, f"{type(error).__name__}: {error}"
-                else:
+            for run, result, error in do_all(run_remotely, tasks, gpus=gpus):
+                if error is None:
                     write_result(folder / run.name / RESULT, result)
-                    yield run, None
-        finally:
-            ray.shutdown()
+                left -= 1
+                show_running(min(n_cores(), left))
+                yield run, error
 
     return outcomes
 
 
-def run_remotely(
-    run: RunSettings, data_dir: str | None, plugins: list[str], device: str
-) -> RunResult:
-    """One run, in a Ray worker, which has the plugins as well."""
-    torch.set_num_threads(1)
-    load_plugins(name for name in plugins if name)
+def run_remotely(run: RunSettings, data_dir: str | None, device: str) -> RunResult:
+    """One run, in a Ray worker."""
     return execute(run, None, data_dir, device=device)
+
+
+def execute_on_ray(
+    settings: RunSettings,
+    folder: Path,
+    data_dir: str | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    device: str = "cpu",
+) -> RunResult:
+    """Do a run by several workers, see `train_on_ray`, or read its result where it is done."""
+    if not (folder / RESULT).exists():
+        folder = folder.absolute()
+        place = None if data_dir is None else str(Path(data_dir).absolute())
+        work = partial(execute, settings, folder, place, keep_model=True)
+        train_on_ray(work, folder, workers, settings.method, settings.epochs, address, device)
+    return read_result(folder / RESULT)

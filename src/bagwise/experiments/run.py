@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -32,7 +32,7 @@ from bagwise.storage.schema import (
     whole,
     wrong,
 )
-from bagwise.training import Row, train
+from bagwise.training import Callback, Row, train
 from bagwise.training.distributed import workers_of
 from bagwise.training.run_state import CHECKPOINT
 from bagwise.training.selection import best_row
@@ -128,6 +128,7 @@ def execute(
     keep_model: bool = False,
     progress: bool = False,
     device: str = "cpu",
+    callbacks: Sequence[Callback] = (),
 ) -> RunResult:
     """Do a run, or read its result where it is done.
 
@@ -156,6 +157,7 @@ def execute(
         test=test,
         checkpoint=folder,
         device=device,
+        callbacks=callbacks,
         progress=progress,
     )
     seconds = sum(row["seconds"] for row in trained.history)

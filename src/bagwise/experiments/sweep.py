@@ -13,11 +13,11 @@ from bagwise.experiments.run import RESULT, RunResult, execute, read_result, wri
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep_file import Sweep
 from bagwise.storage.files import write_atomically
+from bagwise.training.ray_cluster import ATTEMPTS
 from bagwise.training.selection import best_score
 from bagwise.training.workers import DiedError, Workers
 
 ERROR = "error.txt"
-ATTEMPTS = 3  # of a run whose worker dies
 
 Outcome = tuple[RunSettings, str | None]
 """A run and what went wrong with it, if anything did."""

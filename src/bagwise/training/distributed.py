@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from bagwise.checks import DEVICE
 from bagwise.data import BagData
 from bagwise.training.batch_norm import SharedBatchNorm
 
@@ -214,18 +215,44 @@ def workers_of(device: torch.device) -> Alone:
     return Together(device) if joined else Alone()
 
 
+def backend_for(device: str) -> str:
+    """How workers talk to each other where models compute on this device.
+
+    >>> backend_for("cuda")
+    'cpu:gloo,cuda:nccl'
+    """
+    return "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+
+
 @contextmanager
-def launched() -> Iterator[bool]:
+def launched(device: str = "cpu") -> Iterator[tuple[bool, str]]:
     """Within, this process is in the group that `torchrun` started it for, if it did.
 
+    Args:
+        device: where models compute; of "cuda" each worker of a machine has a GPU of its own.
+
     Yields:
-        whether this is the first worker, or the only one.
+        whether this is the first worker, or the only one, and its device.
     """
-    if not {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
-        yield True
+    if not is_launched():
+        yield True, device
         return
-    dist.init_process_group("gloo")
+    if device.startswith("cuda"):
+        if device != "cuda":
+            raise ValueError(
+                f"device is {device!r}, and several workers would share it; give cuda, of which "
+                "each has its own."
+            )
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
+        DEVICE.check("device", device)
+        torch.cuda.set_device(device)
+    dist.init_process_group(backend_for(device))
     try:
-        yield dist.get_rank() == 0
+        yield dist.get_rank() == 0, device
     finally:
         dist.destroy_process_group()
+
+
+def is_launched() -> bool:
+    """Whether `torchrun` started this process."""
+    return {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys()

@@ -1,0 +1,107 @@
+"""Ray, on this machine or on a cluster, for as long as a command needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import torch
+
+from bagwise.extras import require
+from bagwise.registry import PLUGINS
+
+ATTEMPTS = 3  # of work whose process dies
+
+K = TypeVar("K")
+
+
+@contextmanager
+def cluster(address: str | None = None, cores: int | None = None) -> Iterator[int]:
+    """Within, Ray is there, and its processes know the plugins of this one.
+
+    Yields:
+        how many cores it has.
+
+    Args:
+        address: HOST:PORT of a cluster; None starts Ray on this machine, and ends it after.
+        cores: to use on this machine; all of them if not given.
+    """
+    require("ray", "ray")
+    import ray
+
+    settings: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
+    if address is None:
+        settings |= {"num_cpus": cores or os.cpu_count(), "include_dashboard": False}
+    else:
+        settings["address"] = address
+    try:
+        ray.init(runtime_env=_plugins(), **settings)
+    except ConnectionError as error:
+        raise ValueError(f"there is no Ray cluster at {address}: {error}") from error
+    except RuntimeError as error:
+        raise ValueError(f"Ray cannot be started here: {error}") from error
+    try:
+        yield n_cores()
+    finally:
+        ray.shutdown()
+
+
+def n_cores() -> int:
+    """Cores of the cluster, at this moment."""
+    import ray
+
+    resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    return int(resources.get("CPU", 0))
+
+
+def _plugins() -> dict[str, Any]:
+    """Sends the modules of plugins, wherever they lie, to all processes of Ray."""
+    names = [name for name in os.environ.get(PLUGINS, "").split(",") if name]
+    modules = [sys.modules[name.partition(".")[0]] for name in names]
+    if not names:
+        return {}
+    return {"py_modules": modules, "env_vars": {PLUGINS: ",".join(names)}}
+
+
+def do_all(
+    function: Callable[..., Any], tasks: Mapping[K, tuple[Any, ...]], *shared: Any, gpus: int = 0
+) -> Iterator[tuple[K, Any, str | None]]:
+    """Calls of a function, each with a core and a thread of its own, in any order.
+
+    A process that dies is replaced, and its call made again.
+
+    Args:
+        function: called with `shared` and the arguments of a task.
+        tasks: arguments of each call.
+        *shared: arguments of all, sent to each machine once.
+        gpus: that each call has.
+
+    Yields:
+        a task, what its call returned, and what went wrong, if anything did.
+    """
+    import ray
+
+    do = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=ATTEMPTS - 1)(_with_one_thread)
+    do = do.options(name=function.__name__)
+    sent = [ray.put(value) for value in shared]
+    waiting = {do.remote(function, *sent, *arguments): task for task, arguments in tasks.items()}
+    while waiting:
+        (finished, *_), _ = ray.wait(list(waiting), num_returns=1)
+        task = waiting.pop(finished)
+        try:
+            yield task, ray.get(finished), None
+        except ray.exceptions.RayTaskError as error:
+            cause = error.cause
+            yield task, None, f"{type(cause).__name__}: {cause}"
+        except ray.exceptions.WorkerCrashedError:
+            yield task, None, f"its process died {ATTEMPTS} times; out of memory?"
+        except ray.exceptions.RayError as error:
+            yield task, None, f"{type(error).__name__}: {error}"
+
+
+def _with_one_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    torch.set_num_threads(1)
+    return function(*arguments)

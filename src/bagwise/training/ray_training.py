@@ -1,0 +1,232 @@
+"""One training run by several workers of Ray Train, of which a lost one is replaced."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from bagwise.extras import require
+from bagwise.storage.files import hidden_name, leftovers
+from bagwise.training.callbacks import Callback, Row
+from bagwise.training.distributed import WorkerError, backend_for, is_launched
+from bagwise.training.progress import TrainingProgress
+from bagwise.training.ray_cluster import ATTEMPTS, cluster
+from bagwise.training.tally import DivergedError
+
+_LOOK = 0.5  # seconds between two looks at how far the workers are
+
+
+def train_on_ray(
+    work: Callable[..., object],
+    folder: Path,
+    workers: int | None,
+    name: str,
+    epochs: int,
+    address: str | None = None,
+    device: str = "cpu",
+    progress: bool = True,
+) -> None:
+    """Have workers do the same work together, in one process group.
+
+    Each has a core and a thread, and a GPU where the device is one. All are started again where one
+    is lost, and the work has to go on from its checkpoint then. Only if that happens three times
+    without an epoch between, it is given up. What a worker says is wrong is a `WorkerError` here.
+
+    Args:
+        work: called by each worker with `callbacks` and `device`.
+        folder: on a disk that all workers see. A hidden folder in it serves Ray Train meanwhile.
+        workers: how many; one on each core if not given.
+        name: of the work, for the progress bar.
+        epochs: likewise.
+        address: HOST:PORT of a cluster; None starts Ray on this machine.
+        device: cpu or cuda.
+        progress: show a bar, on a terminal.
+    """
+    if is_launched():
+        raise ValueError("torchrun started several processes already; leave it or --ray out.")
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f"device is {device!r}; with Ray cpu or cuda is expected, one each.")
+    require("ray", "ray")
+    require("pandas", "ray")  # which Ray Train needs
+    import ray
+
+    folder = folder.absolute()
+    for left in leftovers(folder / "ray"):
+        shutil.rmtree(left, ignore_errors=True)
+    own = hidden_name(folder / "ray")
+    own.mkdir()
+    try:
+        with cluster(address, workers) as cores:
+            if workers is not None and workers > cores:
+                raise ValueError(
+                    f"{workers} workers need a core each, and the cluster at {address} has "
+                    f"{cores}; give fewer --workers."
+                )
+            board: Any = ray.remote(num_cpus=0)(_Board).remote()
+            tell: dict[str, Any] = {"work": work, "board": board, "folder": own, "device": device}
+            trainer = _trainer(tell, workers or cores, own, device)
+            seen: list[dict[str, float]] = []
+            while not (state := _watched(trainer, board, name, epochs, progress)).ended:
+                if state.said:
+                    raise WorkerError(state.said[0])
+                if len(state.history) <= len(seen):
+                    raise WorkerError(
+                        f"{state.lost or 'Ray Train failed'}, {ATTEMPTS} times without an epoch "
+                        "between; out of memory? What is done is kept; the same command goes on "
+                        "from there."
+                    )
+                seen = state.history
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def _trainer(tell: dict[str, Any], workers: int, own: Path, device: str) -> Any:
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchConfig, TorchTrainer
+
+    return TorchTrainer(
+        _join,
+        train_loop_config=tell,
+        torch_config=TorchConfig(backend_for(device)),
+        scaling_config=ScalingConfig(num_workers=workers, use_gpu=device.startswith("cuda")),
+        run_config=RunConfig(
+            name=own.name,
+            storage_path=str(own.parent),
+            failure_config=FailureConfig(max_failures=ATTEMPTS - 1),
+        ),
+    )
+
+
+class _Board:
+    """An actor of Ray, on which workers write how far they are and what is wrong."""
+
+    def __init__(self) -> None:
+        self.history: list[dict[str, float]] = []
+        self.said: list[str] = []  # the most telling first
+        self.ended = False
+        self.lost = ""
+
+    def at(self, history: list[dict[str, float]]) -> None:
+        self.history = history
+
+    def fail(self, message: str, first: bool) -> None:
+        self.said.insert(0 if first else len(self.said), message)
+
+    def has_failed(self) -> bool:
+        return bool(self.said)
+
+    def end(self) -> None:
+        self.ended = True
+
+    def state(self) -> _Board:
+        return self
+
+
+class _Telling(Callback):
+    """Tells the board of each epoch."""
+
+    def __init__(self, board: Any) -> None:
+        self._board = board
+        self._history: list[dict[str, float]] = []
+
+    def on_train_begin(self, history: Sequence[Row], model: nn.Module) -> None:
+        self._history = [dict(row) for row in history]
+        self._board.at.remote(self._history)
+
+    def on_epoch_end(self, row: Row, model: nn.Module) -> None:
+        self._history.append(dict(row))
+        self._board.at.remote(self._history)
+
+
+def _watched(trainer: Any, board: Any, name: str, epochs: int, progress: bool) -> _Board:
+    """Start the workers and show how far they are; what is on the board in the end.
+
+    Ray Train waits in a thread of its own: in the main one it would keep Ctrl-C to itself.
+    """
+    import ray
+
+    done: Future[None] = Future()
+
+    def wait() -> None:
+        try:
+            trainer.fit()
+            done.set_result(None)
+        except BaseException as error:
+            done.set_exception(error)
+
+    ended = threading.Event()
+    done.add_done_callback(lambda _: ended.set())
+    threading.Thread(target=wait, daemon=True).start()
+    state: _Board = ray.get(board.state.remote())
+    with TrainingProgress(name, epochs, state.history, progress) as bar:
+        shown = len(state.history)
+        while not ended.wait(_LOOK):
+            for row in ray.get(board.state.remote()).history[shown:]:
+                bar.epoch_done(row)
+                shown += 1
+    state = ray.get(board.state.remote())
+    state.lost = _reason(done.exception())
+    return state
+
+
+def _reason(error: BaseException | None) -> str:
+    """Why Ray Train gave up, in a line: of a dead worker, not what the others say of that."""
+    import ray
+
+    failures = getattr(error, "worker_failures", {})
+    for rank, failure in failures.items():
+        if isinstance(failure, ray.exceptions.RayActorError):
+            return f"the process of worker {rank} died"
+    for rank, failure in failures.items():
+        return f"worker {rank} failed ({str(failure).strip().splitlines()[-1]})"
+    return "" if error is None else f"Ray Train failed ({str(error).strip().splitlines()[-1]})"
+
+
+def _join(tell: dict[str, Any]) -> None:
+    """What a worker does. Ray Train made the process group, and ends it."""
+    import ray
+
+    torch.set_num_threads(1)
+    board, device = tell["board"], tell["device"]
+    if device.startswith("cuda"):
+        from ray.train.torch import get_device
+
+        device = str(get_device())
+    try:
+        if not tell["folder"].is_dir():
+            raise OSError(
+                f"{tell['folder'].parent} is not there for a worker on the machine "
+                f"{platform.node()}; it has to be on a disk that all workers see."
+            )
+        tell["work"](callbacks=[_Telling(board)], device=device)
+        if dist.get_rank() == 0:
+            ray.get(board.end.remote())
+    except Exception as error:
+        if _is_lost_connection(error):
+            if not ray.get(board.has_failed.remote()):
+                raise  # another worker is gone, and Ray Train begins again
+            return
+        # It would be the same the next time. The others learn of it by the closed connection.
+        ray.get(board.fail.remote(_message(error), not isinstance(error, WorkerError)))
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _is_lost_connection(error: Exception) -> bool:
+    """Whether an operation of the process group failed, because another worker is gone."""
+    return isinstance(error, dist.DistError | ConnectionError) or "gloo" in str(error)
+
+
+def _message(error: Exception) -> str:
+    """As the command line says it of a user's mistake; anything else has a name."""
+    plain = isinstance(error, ValueError | OSError | DivergedError | WorkerError)
+    return str(error) if plain else f"{type(error).__name__}: {error}"
