@@ -14,7 +14,7 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from bagwise import __version__
-from bagwise.extras import MissingExtraError
+from bagwise.extras import MissingExtraError, require
 from bagwise.registry import load_plugins
 
 
@@ -140,6 +140,8 @@ def on_ray(ray: bool, address: str | None, workers: int | None) -> bool:
         raise ValueError(f"--workers is {workers}; a number from 1 is expected.")
     if workers is not None and not (ray or address):
         raise ValueError("--workers says how many processes of Ray work; add --ray.")
+    if ray or address:
+        require("ray", "ray")
     return ray or address is not None
 
 

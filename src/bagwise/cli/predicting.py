@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bagwise.cli.app import TABLES, Force, app, user_errors
+from bagwise.cli.app import TABLES, Force, Ray, RayAddress, app, on_ray, user_errors
 from bagwise.cli.tables import (
     Bag,
     Clipped,
@@ -19,6 +19,7 @@ from bagwise.cli.tables import (
     NoiseOf,
     Numbers,
     Skip,
+    Workers,
 )
 
 Keep = Annotated[
@@ -31,7 +32,13 @@ Keep = Annotated[
 def predict(
     model: Model,
     data: Files,
-    out: Annotated[Path, typer.Option(help="File for the predictions: .parquet, .csv or .tsv.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="File for the predictions: .parquet, .csv or .tsv; with Ray a folder, for a "
+            "Parquet file of each input."
+        ),
+    ],
     bag: Annotated[
         str | None,
         typer.Option(
@@ -52,6 +59,9 @@ def predict(
     skip_unmatched: Skip = False,
     keep: Keep = None,
     force: Force = False,
+    ray: Ray = False,
+    ray_address: RayAddress = None,
+    workers: Workers = None,
 ) -> None:
     """Predict the label of each row, and the probability of each class.
 
@@ -62,27 +72,48 @@ def predict(
     Where rows are new, but their bags' shares are known (new pupils of schools with known results),
     --bag and --labels take these into account, as far as bags differ by more than their rows
     explain. Where the rows are the very ones that were counted, use `label`.
+
+    With --ray or --ray-address many files are read at the same time, and --out is a folder: its
+    Parquet files, in the order of their names, have the rows of the input in their order.
     """
     from bagwise.cli.showing import show_bags_used, show_doubts, show_written
     from bagwise.tabular.knowledge import numbers_are_of
     from bagwise.tabular.model import TableModel
     from bagwise.tabular.predicting import predict_table
+    from bagwise.tabular.ray_predicting import predict_on_ray
     from bagwise.tabular.source import columns_of, spooled
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
         fitted = TableModel.load(model)
-        written = predict_table(
-            fitted,
-            files,
-            out,
-            _names(keep),
-            progress=True,
-            force=force,
-            key=columns_of(bag),
-            labels=labels,
-            labels_are=numbers_are_of(labels_are, noise, clipped),
-            skip_unmatched=skip_unmatched,
-        )
+        if on_ray(ray, ray_address, workers):
+            if labels is not None or "-" in data:
+                raise ValueError(
+                    "with Ray every file is by itself: --labels, which says something of all rows "
+                    "of a bag, and standard input are not possible; leave Ray out."
+                )
+            written = predict_on_ray(
+                model,
+                files,
+                out,
+                _names(keep),
+                progress=True,
+                key=columns_of(bag),
+                address=ray_address,
+                workers=workers,
+            )
+        else:
+            written = predict_table(
+                fitted,
+                files,
+                out,
+                _names(keep),
+                progress=True,
+                force=force,
+                key=columns_of(bag),
+                labels=labels,
+                labels_are=numbers_are_of(labels_are, noise, clipped),
+                skip_unmatched=skip_unmatched,
+            )
     show_doubts(fitted)
     show_bags_used(written)
     show_written(written, out)

@@ -14,8 +14,11 @@ import typer
 from bagwise.cli.app import (
     TABLES,
     Options,
+    Ray,
+    RayAddress,
     app,
     console,
+    on_ray,
     options_of,
     user_errors,
 )
@@ -83,6 +86,12 @@ Skip = Annotated[
     bool,
     typer.Option("--skip-unmatched", help="Leave out bags that only one file has, and say so."),
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        help="Processes of Ray, each with one core and one thread; all cores if not given."
+    ),
+]
 
 
 @app.command(rich_help_panel=TABLES)
@@ -149,22 +158,30 @@ def fit(
         ),
     ] = False,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    ray: Ray = False,
+    ray_address: RayAddress = None,
+    workers: Workers = None,
 ) -> None:
     """Learn to classify rows from the label counts or proportions of their bags.
 
     No row's label is needed, and counts need not be exact. Model, learning rate and number of
     epochs are chosen by the likelihood of held-out bags. A fit that was stopped goes on when the
     command is given again.
+
+    With --ray or --ray-address the learning rates and parts of the bags that a perceptron is tried
+    on are trained at the same time; the rest is done here. The result is the same.
     """
     from bagwise.cli.showing import show_fit
     from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
     from bagwise.tabular.fitting import fit_table
     from bagwise.tabular.knowledge import numbers_are_of
     from bagwise.tabular.source import spooled
+    from bagwise.training.ray_cluster import cluster
 
     with user_errors(lambda: _stopped(out)), spooled(data, sys.stdin.buffer) as files:
         _refuse_closed_folder(out)
         refuse_other_things(out)
+        there_is_ray = on_ray(ray, ray_address, workers)
         fitted = fit_table(
             files,
             bag,
@@ -188,6 +205,7 @@ def fit(
             command=shlex.join(["bagwise", *sys.argv[1:]]),
             out=out,
             progress=True,
+            ray=cluster(ray_address, workers) if there_is_ray else None,
         )
     show_fit(fitted)
     console.print(

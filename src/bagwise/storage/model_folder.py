@@ -100,13 +100,13 @@ def save(
         for name in {"0.mean", "0.std"} & tensors.keys() if classifier.standardize else ():
             tensors[name] = tensors[name].cpu().double()  # single precision on some devices
         save_tensors(new / TENSORS, tensors, {"format": FORMAT})
-        _put(new, place)
+        replace_folder(new, place)
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
 
 
-def _put(new: Path, place: Path) -> None:
+def replace_folder(new: Path, place: Path) -> None:
     """Move a folder to a place; what is there now is gone when the new one is there."""
     if not place.exists():
         new.rename(place)

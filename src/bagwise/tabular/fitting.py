@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
@@ -86,6 +87,7 @@ def fit_table(
     command: str = "",
     out: Path | None = None,
     progress: bool = False,
+    ray: AbstractContextManager[object] | None = None,
 ) -> TableModel:
     """Fit a model to a table with bags; what is not given is chosen on held-out bags.
 
@@ -121,6 +123,8 @@ def fit_table(
             then: a fit that was stopped, however, goes on from there. Without `out` nothing is
             written.
         progress: show progress bars, on a terminal.
+        ray: within it there is Ray, see `bagwise.training.ray_cluster.cluster`, and the candidates
+            that are trained step by step are, several at a time, there. The result is the same.
     """
     started = time.perf_counter()
     _check_model(model)
@@ -175,8 +179,8 @@ def fit_table(
         "settings": [method, engine, options, epochs, seed],
         "data": training.fingerprint(),
     }
-    with Workspace(out, identity) as work:
-        search = Search(base, training, names, splits, work, epochs, progress)
+    with Workspace(out, identity) as work, ray or nullcontext():
+        search = Search(base, training, names, splits, work, epochs, progress, ray is not None)
         trials: list[Trial] = []
         if bag_effects:
             with WorkProgress("linear model with bag effects", "", 1, progress):

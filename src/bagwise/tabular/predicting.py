@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,28 +96,52 @@ def predict_table(
         known = read_labels(labels, list(key), known=model.classes, numbers_are=labels_are)
     _check_out(out, [*source.files, *(known.files if known else [])], model.classes, force)
     source.require([*key, *model.columns.names])
-    kept = _kept(source, model, keep)
+    kept = kept_columns(source, model, keep)
     if known is not None:
         shares = shares_of(known, known.numbers_are)
         place, left_out = match_some(source, list(key), known, skip_unmatched, progress)
         return _predict_by_shares(model, source, kept, out, place, shares, left_out, progress)
     names = model.bag_columns(source.schema.names, key)
+    with RowProgress("predicting", source.rows, progress) as bar:
+        return predict_rows(model, source, source.schema, out, kept, names, bar.advance, False)
+
+
+def predict_rows(
+    model: TableModel,
+    source: Source,
+    schema: pa.Schema,
+    out: Path,
+    kept: list[str],
+    bag_columns: list[str],
+    watch: Callable[[int], None],
+    may_be_empty: bool,
+) -> Written:
+    """Write predictions for all rows of files whose columns were checked.
+
+    Args:
+        model: a fitted one.
+        source: the rows.
+        schema: types of the columns that are copied; `source` may be one of several files.
+        out: the file.
+        kept: columns to copy.
+        bag_columns: those that name the bags, where that matters.
+        watch: called with the number of rows whenever some are done.
+        may_be_empty: whether there may be no rows at all.
+    """
     surprises = Surprises()
     row = of_known = 0
-    with (
-        RowProgress("predicting", source.rows, progress) as bar,
-        _writer(out, source, kept, _added(model.classes)) as write,
-    ):
-        for batch in source.batches(list(dict.fromkeys([*kept, *names, *model.columns.names]))):
-            bags = bag_ids(batch, names) if names else None
+    with _writer(out, schema, kept, _added(model.classes)) as write:
+        columns = dict.fromkeys([*kept, *bag_columns, *model.columns.names])
+        for batch in source.batches(list(columns)):
+            bags = bag_ids(batch, bag_columns) if bag_columns else None
             log_probs = model.predict(model.columns.encode(batch, row, surprises), bags)
             best = log_probs.argmax(-1).numpy()
             write(batch.select(kept), [model.named(best)], log_probs.exp().numpy())
             if model.known_bags is not None and bags is not None:
                 of_known += model.known_bags.count(bags)
             row += batch.num_rows
-            bar.advance(batch.num_rows)
-        if not row:
+            watch(batch.num_rows)
+        if not (row or may_be_empty):
             raise ValueError(f"{source.files[0]} has no rows.")
     return Written(row, surprises, of_known_bags=of_known if model.known_bags else None)
 
@@ -148,7 +172,7 @@ def _predict_by_shares(
     shares, totals = (numbers[bags] for numbers in known)
     tau = model.known_bags.effects.tau if model.known_bags else None
     found = effects_of_shares(z[rows].astype(np.float64), sizes, shares, totals, tau)
-    with _writer(out, source, kept, _added(model.classes)) as write:
+    with _writer(out, source.schema, kept, _added(model.classes)) as write:
         row = 0
         for batch in source.batches(kept or model.columns.names[:1]):
             own = place[row : row + batch.num_rows]
@@ -189,7 +213,7 @@ def label_table(
     known = read_labels(labels, key, known=model.classes, numbers_are=labels_are)
     _check_out(out, [*source.files, *known.files], model.classes, force)
     source.require([*key, *model.columns.names])
-    kept = _kept(source, model, keep, MOST_PROBABLE)
+    kept = kept_columns(source, model, keep, MOST_PROBABLE)
     rows_found = match_rows(
         source,
         key,
@@ -213,7 +237,7 @@ def label_table(
     place = places(order, n_rows)
     row = 0
     added = [MOST_PROBABLE, *_added(model.classes)]
-    with _writer(out, source, kept, added) as write:
+    with _writer(out, source.schema, kept, added) as write:
         for batch in source.batches(kept or key):
             own = place[row : row + batch.num_rows]
             there = own >= 0
@@ -231,7 +255,9 @@ def label_table(
     )
 
 
-def _kept(source: Source, model: TableModel, keep: Sequence[str] | None, *more: str) -> list[str]:
+def kept_columns(
+    source: Source, model: TableModel, keep: Sequence[str] | None, *more: str
+) -> list[str]:
     """The columns to copy, checked against those that are added."""
     if keep is None:
         kept = [name for name in source.schema.names if name not in model.columns.names]
@@ -257,11 +283,12 @@ def _check_out(out: Path, inputs: list[Path], classes: Sequence[str], force: boo
         raise ValueError(f"{out} is a folder; name a file for the output.")
     if any(out.exists() and file.samefile(out) for file in inputs):
         raise ValueError(f"{out} is an input itself; choose another file for the output.")
-    refuse_foreign(out, lambda path: _ends_in(path, _added(classes)), force)
+    refuse_foreign(out, lambda path: is_prediction(path, classes), force)
 
 
-def _ends_in(path: Path, names: list[str]) -> bool:
-    """Whether the last columns of a file have these names; not if it is no table at all."""
+def is_prediction(path: Path, classes: Sequence[str]) -> bool:
+    """Whether the last columns of a file are those of predictions; not if it is no table at all."""
+    names = _added(classes)
     try:
         return list(Source(path, typed=False).schema.names[-len(names) :]) == names
     except ValueError:
@@ -275,14 +302,14 @@ def _as(fields: list[pa.Field], batch: pa.RecordBatch) -> list[pa.Array]:
 
 
 @contextmanager
-def _writer(out: Path, source: Source, kept: list[str], added: Sequence[str]) -> Iterator[Any]:
+def _writer(out: Path, schema: pa.Schema, kept: list[str], added: Sequence[str]) -> Iterator[Any]:
     """A function that writes rows; the file is there when the block ends without an error.
 
     It takes the columns that are copied, those of names, of which `label` is the last, and the
     probabilities.
     """
     kind = out.suffix.lower()
-    types = [source.schema.field(name) for name in kept]
+    types = [schema.field(name) for name in kept]
     names = added.index(LABEL) + 1
     schema = pa.schema(
         [*types, *(pa.field(name, pa.string()) for name in added[:names])]

@@ -27,6 +27,7 @@ from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training import Callback, DivergedError
 from bagwise.training.evaluation import log_likelihoods
 from bagwise.training.progress import WorkProgress
+from bagwise.training.ray_cluster import do_all
 from bagwise.training.selection import best_index
 
 RATES = {"linear": (1e-3, 3e-3, 1e-2, 3e-2), "mlp": (3e-4, 1e-3, 3e-3)}
@@ -88,6 +89,7 @@ class Search:
         work: keeps what each training on a split found.
         epochs: the number of epochs, where it is given and not to be chosen.
         progress: show a bar, on a terminal.
+        on_ray: train on several splits at a time; Ray has to be there, see `ray_cluster.cluster`.
     """
 
     def __init__(
@@ -99,9 +101,11 @@ class Search:
         work: Workspace,
         epochs: int | None = None,
         progress: bool = False,
+        on_ray: bool = False,
     ) -> None:
         self.base, self.data, self.classes, self.work = base, data, classes, work
-        self.epochs, self.progress = epochs, progress
+        self.epochs, self.progress, self.on_ray = epochs, progress, on_ray
+        self._ahead: dict[str, Tensors] = {}  # what Ray has found, and nobody asked for yet
         self.most = most_epochs(len(data)) if epochs is None else epochs
         self.splits = list(splits)
         if len(splits) == 1:
@@ -135,6 +139,8 @@ class Search:
                     if all(map(partial(self._is_behind, rival=rival), again, parts)):
                         return tried
                 rates, left = best, tried[1:]
+            parts_of_all = [(split, str(part)) for part, split in enumerate(self.splits)]
+            self._go_ahead(model, rates, self.most, parts_of_all, bar)
             full = [self._on_all_splits(model, lr, rival, bar) for lr in rates]
         return sorted(full, key=by_loss) + left
 
@@ -144,6 +150,7 @@ class Search:
         """Every rate on a part of the bags, for a few epochs, the best first."""
         found = []
         split = smaller(self.data.bags, self.splits[part], RUNG)
+        self._go_ahead(model, rates, epochs, [(split, f"first-{part}")], bar)
         for lr in rates:
             bar.begin(f"rate {lr:g}")
             fold = self._fold(model, lr, epochs, split, f"first-{part}", bar, epochs)
@@ -253,15 +260,53 @@ class Search:
         bar: WorkProgress,
         planned: int,
     ) -> Tensors:
-        # On large tables an epoch of the trial is many steps, and held-out bags are many.
-        waits = patience(epochs) if len(self.splits) > 1 else 1
-        tried = variant(self.base, model, lr, epochs, waits if self.epochs is None else None)
-        name = f"fold-{model}-{lr!r}-{part}"
+        name = _name(model, lr, part)
+        if (ready := self._ahead.pop(name, None)) is not None:
+            bar.plan(len(ready["curve"]) - planned)
+            return ready
         counting = _Counting(bar)
+        tried = self._tried(model, lr, epochs)
         train = partial(_train_fold, tried, self.data, split, self.classes, counting)
         found = self.work.once(name, train)
         bar.plan(counting.epochs - planned)  # it may have ended early, or be known already
         return found
+
+    def _tried(self, model: str, lr: float, epochs: int) -> LLPClassifier:
+        # On large tables an epoch of the trial is many steps, and held-out bags are many.
+        waits = patience(epochs) if len(self.splits) > 1 else 1
+        return variant(self.base, model, lr, epochs, waits if self.epochs is None else None)
+
+    def _go_ahead(
+        self,
+        model: str,
+        rates: Sequence[float],
+        epochs: int,
+        parts: Sequence[tuple[Split, str]],
+        bar: WorkProgress,
+    ) -> None:
+        """With Ray: train at the same time what `_fold` will be asked for in turn, or may be."""
+        if not self.on_ray:
+            return
+        tasks = {
+            _name(model, lr, part): (self._tried(model, lr, epochs), split)
+            for lr in rates
+            for split, part in parts
+            if not self.work.has(_name(model, lr, part))
+        }
+        bar.begin(f"{len(tasks)} trainings on Ray")
+        for name, found, error in do_all(_train_fold_on_ray, tasks, self.data, self.classes):
+            if error is not None:
+                raise ValueError(
+                    f"a training on Ray failed ({error}). What is done is kept; the same command "
+                    "goes on from there, also without Ray."
+                )
+            self._ahead[name] = self.work.once(name, partial(dict, found))
+            bar.advance(len(found["curve"]))
+
+
+def _name(model: str, lr: float, part: str) -> str:
+    """Of what a training on a part found, in the workspace."""
+    return f"fold-{model}-{lr!r}-{part}"
 
 
 class _Counting(Callback):
@@ -309,6 +354,12 @@ def _train_fold(
         "curve": torch.tensor(curve, dtype=torch.float64),
         "log_probs": torch.stack(keeping.log_probs),
     }
+
+
+def _train_fold_on_ray(
+    data: BagData, classes: npt.NDArray[Any], tried: LLPClassifier, split: Split
+) -> Tensors:
+    return _train_fold(tried, data, split, classes, Callback())
 
 
 def _smooth(curve: FloatArray) -> FloatArray:
