@@ -127,7 +127,10 @@ def _results(
         for place, file in enumerate(files)
     ]
     found = ray.data.from_items(items, override_num_blocks=len(items)).map(
-        _predicted, fn_kwargs=settings, num_cpus=1, concurrency=workers
+        _predicted,  # type: ignore[arg-type]  # the other arguments follow
+        fn_kwargs=settings,
+        num_cpus=1,
+        concurrency=workers,
     )
     try:
         for row in found.iter_rows():
