@@ -105,7 +105,8 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         METHODS.pop(method, None)
 
 
-TRAIN = "train --dataset digits --model linear --bag-size 16 --epochs 3 --method".split()
+TRAIN = ("train", "--dataset", "digits", "--model", "linear", "--bag-size", "16")
+TRAIN += ("--epochs", "3", "--method")
 
 
 def test_a_worker_of_ray_train_is_killed_and_the_run_ends_as_that_of_one_process(
