@@ -1,0 +1,76 @@
+"""How much faster several workers train one model than one process does.
+
+Each has one thread. An epoch of CC in batches of 256 instances, in bags of 16, of random images, and
+of random rows for the perceptron, without evaluation. One process alone and the workers together
+are timed in turn, in one run of a few minutes; the median of rounds is shown. It says something only on a machine with as many idle cores as workers:
+
+    python benchmarks/workers.py --workers 2
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from bagwise import BagData, Bags, TrainingOptions, train
+from bagwise.networks import make_model
+
+SHAPES = {"lenet5": (1, 28, 28), "resnet32": (3, 32, 32), "mlp": (784,)}
+INSTANCES = {"lenet5": 256 * 16, "resnet32": 256 * 2, "mlp": 256 * 32}
+BAG = 16
+BATCH = 256
+ROUNDS = 5
+
+
+def seconds_an_epoch(name: str) -> float:
+    """Of the second of two epochs: the first one warms up."""
+    torch.manual_seed(0)
+    n = INSTANCES[name]
+    labels = torch.randint(10, (n,))
+    bags = Bags.from_labels(labels, [BAG] * (n // BAG), n_classes=10)
+    data = BagData(torch.randn(n, *SHAPES[name]), bags)
+    model = make_model(name, SHAPES[name], 10)
+    options = TrainingOptions(epochs=2, batch_instances=BATCH)
+    return train(model, data, "cc", options, progress=False).history[-1]["seconds"]
+
+
+def worker(rank: int, workers: int, folder: str, names: list[str], barrier: Any) -> None:
+    """The first one is also the process that trains alone, while the others wait."""
+    torch.set_num_threads(1)
+    if rank == 0:
+        print(f"Seconds of an epoch, 1 process and {workers} workers, one thread each")
+        print(f"{'model':>10} {'alone':>9} {'together':>9} {'speed-up':>9}", flush=True)
+    for name in names:
+        times = []
+        for number in range(1 + ROUNDS):
+            alone = seconds_an_epoch(name) if rank == 0 else 0.0
+            barrier.wait()
+            place = f"file://{Path(folder) / f'{name}{number}'}"
+            dist.init_process_group("gloo", place, rank=rank, world_size=workers)
+            times.append((alone, seconds_an_epoch(name)))
+            dist.destroy_process_group()
+        if rank == 0:
+            alone, together = (statistics.median(some) for some in zip(*times[1:], strict=True))
+            ratio = statistics.median(one / several for one, several in times[1:])
+            print(f"{name:>10} {alone:9.3f} {together:9.3f} {ratio:9.2f}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--models", nargs="+", choices=list(SHAPES), default=list(SHAPES))
+    given = parser.parse_args()
+    barrier = torch.multiprocessing.get_context("spawn").Barrier(given.workers)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = (given.workers, folder, given.models, barrier)
+        torch.multiprocessing.spawn(worker, arguments, nprocs=given.workers)
+
+
+if __name__ == "__main__":
+    main()
