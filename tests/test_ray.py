@@ -28,7 +28,9 @@ from bagwise.experiments.run import read_result
 from bagwise.methods import METHODS
 from bagwise.registry import PLUGINS
 from bagwise.storage.files import load_tensors
-from bagwise.training.distributed import launched
+from bagwise.tabular import ray_predicting
+from bagwise.training import ray_training
+from bagwise.training.distributed import WorkerError, launched
 
 # Ray's own, of its start and its sockets.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -45,7 +47,13 @@ def address() -> Iterator[str]:
     """A cluster of one machine with two cores, for all tests here."""
     from ray.cluster_utils import Cluster
 
-    arguments = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 100 << 20}
+    arguments = {
+        "num_cpus": 2,
+        "include_dashboard": False,
+        "object_store_memory": 100 << 20,
+        # Processes that may never be needed cost as much as others.
+        "_system_config": {"enable_worker_prestart": False, "prestart_worker_first_driver": False},
+    }
     cluster = Cluster(initialize_head=True, head_node_args=arguments)
     yield cluster.address
     cluster.shutdown()
@@ -146,6 +154,23 @@ def test_an_error_of_one_worker_is_one_message_and_is_not_tried_again(
     assert {path.name for path in Path("runs").iterdir()} == {"checkpoint.safetensors"}
 
 
+def test_a_run_is_given_up_when_workers_are_lost_again_and_again_without_an_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"epoch": 1.0}
+    lost = [
+        ray_training._State([row] * n, [], False, "the process of worker 1 died") for n in (2, 3, 3)
+    ]
+    monkeypatch.setattr(ray_training, "cluster", lambda *_: contextlib.nullcontext(2))
+    for name in ("_new_board", "_trainer"):
+        monkeypatch.setattr(ray_training, name, lambda *_: None)
+    monkeypatch.setattr(ray_training, "_watched", lambda *_: lost.pop(0))
+    with pytest.raises(WorkerError, match="worker 1 died, 3 times without an epoch between"):
+        ray_training.train_on_ray(print, tmp_path, 2, "cc", 9)
+    assert not lost
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -165,14 +190,14 @@ def test_mistakes_are_found_before_ray_is_started(
     assert message in output
 
 
-def test_more_workers_than_cores_and_an_absent_cluster_are_refused(
-    address: str, tmp_path: Path
-) -> None:
+def test_more_workers_than_cores_or_gpus_are_refused(address: str, tmp_path: Path) -> None:
     train = (*TRAIN, "cc", "--out", tmp_path / "runs")
     code, output = command(*train, "--ray-address", address, "--workers", 3)
     assert code == 2
-    assert "3 workers need a core each" in output
-    assert "has 2; give fewer --workers." in output
+    assert "3 workers need a core each, and Ray has 2; give fewer --workers." in output
+    code, output = command(*train, "--ray-address", address, "--device", "cuda")
+    assert code == 2
+    assert "1 workers need a GPU each, and Ray has 0" in output
     assert not list((tmp_path / "runs").iterdir())
 
 
@@ -269,23 +294,29 @@ def test_predictions_on_ray_are_those_of_one_process_though_one_of_ray_is_killed
 
 
 def test_what_is_wrong_with_a_file_is_one_message_and_leaves_the_former_predictions(
-    table: Path, models: tuple[Path, Path], address: str, tmp_path: Path
+    table: Path, models: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def in_this_process(items: Any, settings: Any, workers: int) -> Iterator[Any]:
+        return (ray_predicting._predicted(item, **settings) for item in items)
+
+    monkeypatch.setattr(ray_predicting, "cluster", lambda *_: contextlib.nullcontext(2))
+    monkeypatch.setattr(ray_predicting, "_mapped", in_this_process)
     out = tmp_path / "parts"
-    out.mkdir()
-    predicted = ("predict", models[0], table / "b.parquet", "--out", out / "0-b.parquet")
-    assert command(*predicted)[0] == 0
+    predict = ("predict", models[0], table / "b.parquet")
+    assert command(*predict, "--out", out, "--ray")[0] == 0
     content = (table / "b.parquet").read_bytes()
     middle = len(content) // 3
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(content[:100] + bytes(middle) + content[100 + middle :])
-    on_ray = ("--out", out, "--ray-address", address)
-    code, output = command("predict", models[0], table / "b.parquet", broken, *on_ray)
+    code, output = command(*predict, broken, "--out", out, "--ray")
     assert code == 2, output
-    assert "broken.parquet cannot be read" in output
-    assert output.count("Error") == 1
-    assert [path.name for path in out.iterdir()] == ["0-b.parquet"]
+    assert output.startswith("Error: ")
+    assert f"{broken} cannot be read" in output
+    assert [path.name for path in out.iterdir()] == ["00000-b.parquet"]
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    files = (table / "a.csv", table / "b.parquet")
+    assert command("predict", models[0], *files, "--out", out, "--ray")[0] == 0
+    assert sorted(path.name for path in out.iterdir()) == ["00000-a.parquet", "00001-b.parquet"]
 
 
 def test_outputs_that_predictions_on_ray_cannot_have_are_refused(

@@ -112,12 +112,6 @@ def _results(
     files: list[Path], new: Path, settings: dict[str, Any], workers: int
 ) -> Iterator[dict[str, Any]]:
     """What was found in each file, in their order, as soon as it is known."""
-    import ray.data
-
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are said below
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = context.print_on_execution_start = False
-    context.execution_options.preserve_order = True
     digits = max(5, len(str(len(files))))
     items = [
         {
@@ -126,6 +120,23 @@ def _results(
         }
         for place, file in enumerate(files)
     ]
+    for row in _mapped(items, settings, workers):
+        result = json.loads(row["found"])
+        if "error" in result:
+            raise ValueError(result["error"])
+        yield result
+
+
+def _mapped(
+    items: list[dict[str, str]], settings: dict[str, Any], workers: int
+) -> Iterator[dict[str, str]]:
+    """`_predicted` of each item by Ray Data, in their order."""
+    import ray.data
+
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are said below
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    context.execution_options.preserve_order = True
     found = ray.data.from_items(items, override_num_blocks=len(items)).map(
         _predicted,  # type: ignore[arg-type]  # the other arguments follow
         fn_kwargs=settings,
@@ -133,11 +144,7 @@ def _results(
         concurrency=workers,
     )
     try:
-        for row in found.iter_rows():
-            result = json.loads(row["found"])
-            if "error" in result:
-                raise ValueError(result["error"])
-            yield result
+        yield from found.iter_rows()
     except ray.exceptions.RayError as error:
         raise ValueError(f"Ray Data failed: {str(error).strip().splitlines()[-1]}") from error
 

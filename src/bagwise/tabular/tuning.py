@@ -293,7 +293,7 @@ class Search:
             for split, part in parts
             if not self.work.has(_name(model, lr, part))
         }
-        bar.begin(f"{len(tasks)} trainings on Ray")
+        bar.begin(f"{len(tasks)} trainings on Ray" if tasks else "")
         for name, found, error in do_all(_train_fold_on_ray, tasks, self.data, self.classes):
             if error is not None:
                 raise ValueError(

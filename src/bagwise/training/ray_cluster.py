@@ -6,12 +6,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
 
 from bagwise.extras import require
-from bagwise.registry import PLUGINS
+from bagwise.registry import PLUGINS, load_plugins
 
 ATTEMPTS = 3  # of work whose process dies
 
@@ -51,19 +53,34 @@ def cluster(address: str | None = None, cores: int | None = None) -> Iterator[in
 
 def n_cores() -> int:
     """Cores of the cluster, at this moment."""
+    return _resource("CPU")
+
+
+def n_gpus() -> int:
+    """GPUs of the cluster, at this moment."""
+    return _resource("GPU")
+
+
+def _resource(name: str) -> int:
     import ray
 
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    return int(resources.get("CPU", 0))
+    return int(resources.get(name, 0))
 
 
 def _plugins() -> dict[str, Any]:
-    """Sends the modules of plugins, wherever they lie, to all processes of Ray."""
+    """Sends plugins that lie in the current folder to all processes of Ray, which load them."""
+    load_plugins()
     names = [name for name in os.environ.get(PLUGINS, "").split(",") if name]
-    modules = [sys.modules[name.partition(".")[0]] for name in names]
-    if not names:
-        return {}
-    return {"py_modules": modules, "env_vars": {PLUGINS: ",".join(names)}}
+    modules = (sys.modules[name.partition(".")[0]] for name in dict.fromkeys(names))
+    sent = [module for module in modules if _is_here(module)]
+    return {"py_modules": sent, "env_vars": {PLUGINS: ",".join(names)}} if names else {}
+
+
+def _is_here(module: ModuleType) -> bool:
+    """Whether a module is the user's own file or folder; others are installed on every machine."""
+    file = Path(module.__file__ or "/")
+    return file.is_relative_to(Path.cwd()) and "site-packages" not in file.parts
 
 
 def do_all(

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -19,7 +19,7 @@ from bagwise.storage.files import hidden_name, leftovers
 from bagwise.training.callbacks import Callback, Row
 from bagwise.training.distributed import WorkerError, backend_for, is_launched
 from bagwise.training.progress import TrainingProgress
-from bagwise.training.ray_cluster import ATTEMPTS, cluster
+from bagwise.training.ray_cluster import ATTEMPTS, cluster, n_gpus
 from bagwise.training.tally import DivergedError
 
 _LOOK = 0.5  # seconds between two looks at how far the workers are
@@ -44,7 +44,7 @@ def train_on_ray(
     Args:
         work: called by each worker with `callbacks` and `device`.
         folder: on a disk that all workers see. A hidden folder in it serves Ray Train meanwhile.
-        workers: how many; one on each core if not given.
+        workers: how many; one for each core, or GPU, if not given.
         name: of the work, for the progress bar.
         epochs: likewise.
         address: HOST:PORT of a cluster; None starts Ray on this machine.
@@ -57,8 +57,6 @@ def train_on_ray(
         raise ValueError(f"device is {device!r}; with Ray cpu or cuda is expected, one each.")
     require("ray", "ray")
     require("pandas", "ray")  # which Ray Train needs
-    import ray
-
     folder = folder.absolute()
     for left in leftovers(folder / "ray"):
         shutil.rmtree(left, ignore_errors=True)
@@ -66,25 +64,27 @@ def train_on_ray(
     own.mkdir()
     try:
         with cluster(address, workers) as cores:
-            if workers is not None and workers > cores:
+            there, unit = (n_gpus(), "GPU") if device == "cuda" else (cores, "core")
+            workers = workers or max(there, 1)
+            if workers > there:
                 raise ValueError(
-                    f"{workers} workers need a core each, and the cluster at {address} has "
-                    f"{cores}; give fewer --workers."
+                    f"{workers} workers need a {unit} each, and Ray has {there}; give fewer "
+                    "--workers."
                 )
-            board: Any = ray.remote(num_cpus=0)(_Board).remote()
-            tell: dict[str, Any] = {"work": work, "board": board, "folder": own, "device": device}
-            trainer = _trainer(tell, workers or cores, own, device)
-            seen: list[dict[str, float]] = []
+            board = _new_board()
+            tell = {"work": work, "board": board, "folder": own, "device": device}
+            trainer = _trainer(tell, workers, own, device)
+            epochs_done = 0
             while not (state := _watched(trainer, board, name, epochs, progress)).ended:
                 if state.said:
                     raise WorkerError(state.said[0])
-                if len(state.history) <= len(seen):
+                if len(state.history) <= epochs_done:
                     raise WorkerError(
                         f"{state.lost or 'Ray Train failed'}, {ATTEMPTS} times without an epoch "
                         "between; out of memory? What is done is kept; the same command goes on "
                         "from there."
                     )
-                seen = state.history
+                epochs_done = len(state.history)
     finally:
         shutil.rmtree(own, ignore_errors=True)
 
@@ -106,29 +106,56 @@ def _trainer(tell: dict[str, Any], workers: int, own: Path, device: str) -> Any:
     )
 
 
-class _Board:
-    """An actor of Ray, on which workers write how far they are and what is wrong."""
+class _State(NamedTuple):
+    """What workers have written on the board, and why Ray Train gave up, if it did."""
 
-    def __init__(self) -> None:
-        self.history: list[dict[str, float]] = []
-        self.said: list[str] = []  # the most telling first
-        self.ended = False
-        self.lost = ""
+    history: list[dict[str, float]]
+    said: list[str]  # what is wrong, the most telling first
+    ended: bool
+    lost: str = ""
 
-    def at(self, history: list[dict[str, float]]) -> None:
-        self.history = history
 
-    def fail(self, message: str, first: bool) -> None:
-        self.said.insert(0 if first else len(self.said), message)
+def _new_board() -> Any:
+    """An actor of Ray, on which workers write how far they are and what is wrong.
 
-    def has_failed(self) -> bool:
-        return bool(self.said)
+    Ray sends a class of a function whole, so that the actor's process need not import Bagwise.
+    """
+    import ray
 
-    def end(self) -> None:
-        self.ended = True
+    class Board:
+        def __init__(self) -> None:
+            self.history: list[dict[str, float]] = []
+            self.said: list[str] = []
+            self.ended = False
 
-    def state(self) -> _Board:
-        return self
+        def at(self, history: list[dict[str, float]]) -> None:
+            self.history = history
+
+        def fail(self, message: str, first: bool) -> None:
+            self.said.insert(0 if first else len(self.said), message)
+
+        def has_failed(self) -> bool:
+            return bool(self.said)
+
+        def end(self) -> None:
+            self.ended = True
+
+        def state(self) -> tuple[Any, ...]:
+            return self.history, self.said, self.ended
+
+    return ray.remote(num_cpus=0)(Board).remote()
+
+
+def _read(board: Any) -> _State:
+    import ray
+
+    try:
+        return _State(*ray.get(board.state.remote()))
+    except ray.exceptions.RayError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise WorkerError(
+            f"Ray is gone ({reason}). What is done is kept; the same command goes on from there."
+        ) from error
 
 
 class _Telling(Callback):
@@ -147,13 +174,11 @@ class _Telling(Callback):
         self._board.at.remote(self._history)
 
 
-def _watched(trainer: Any, board: Any, name: str, epochs: int, progress: bool) -> _Board:
+def _watched(trainer: Any, board: Any, name: str, epochs: int, progress: bool) -> _State:
     """Start the workers and show how far they are; what is on the board in the end.
 
     Ray Train waits in a thread of its own: in the main one it would keep Ctrl-C to itself.
     """
-    import ray
-
     done: Future[None] = Future()
 
     def wait() -> None:
@@ -166,16 +191,14 @@ def _watched(trainer: Any, board: Any, name: str, epochs: int, progress: bool) -
     ended = threading.Event()
     done.add_done_callback(lambda _: ended.set())
     threading.Thread(target=wait, daemon=True).start()
-    state: _Board = ray.get(board.state.remote())
+    state = _read(board)
     with TrainingProgress(name, epochs, state.history, progress) as bar:
         shown = len(state.history)
         while not ended.wait(_LOOK):
-            for row in ray.get(board.state.remote()).history[shown:]:
+            for row in _read(board).history[shown:]:
                 bar.epoch_done(row)
                 shown += 1
-    state = ray.get(board.state.remote())
-    state.lost = _reason(done.exception())
-    return state
+    return _read(board)._replace(lost=_reason(done.exception()))
 
 
 def _reason(error: BaseException | None) -> str:
