@@ -12,6 +12,7 @@ leaves out what it waits for the others:
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import tempfile
 import time
@@ -23,12 +24,14 @@ import torch.distributed as dist
 
 from bagwise import BagData, Bags, TrainingOptions, train
 from bagwise.networks import make_model
+from common import table
 
 SHAPES = {"lenet5": (1, 28, 28), "resnet32": (3, 32, 32), "mlp": (784,)}
 INSTANCES = {"lenet5": 256 * 16, "resnet32": 256 * 2, "mlp": 256 * 32}
 BAG = 16
 BATCH = 256
 ROUNDS = 5
+ROWS = "rows.json"
 
 
 def seconds_an_epoch(name: str) -> tuple[float, float]:
@@ -48,12 +51,6 @@ def seconds_an_epoch(name: str) -> tuple[float, float]:
 def worker(rank: int, workers: int, folder: str, names: list[str], barrier: Any) -> None:
     """The first one is also the process that trains alone, while the others wait."""
     torch.set_num_threads(1)
-    if rank == 0:
-        print(f"Seconds of an epoch, 1 process and {workers} workers, one thread each")
-        print(
-            f"{'model':>10} {'alone':>9} {'together':>9} {'speed-up':>9} {'processor':>10}",
-            flush=True,
-        )
     for name in names:
         times = []
         for number in range(1 + ROUNDS):
@@ -65,11 +62,30 @@ def worker(rank: int, workers: int, folder: str, names: list[str], barrier: Any)
             dist.destroy_process_group()
         if rank == 0:
             rounds = times[1:]  # the first one warms up
-            alone, together = (statistics.median(r[who][0] for r in rounds) for who in (0, 1))
+            alone_, together = (statistics.median(r[who][0] for r in rounds) for who in (0, 1))
             wall, processor = (statistics.median(a[i] / b[i] for a, b in rounds) for i in (0, 1))
-            print(
-                f"{name:>10} {alone:9.3f} {together:9.3f} {wall:9.2f} {processor:10.2f}", flush=True
-            )
+            with (Path(folder) / ROWS).open("a") as file:
+                file.write(json.dumps([name, alone_, together, wall, processor]) + "\n")
+
+
+def measure(workers: int, names: list[str]) -> list[tuple[str, float, float, float, float]]:
+    """(model, seconds alone, together, speed-up, that of processor time) of each model."""
+    barrier = torch.multiprocessing.get_context("spawn").Barrier(workers)
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(worker, (workers, folder, names, barrier), nprocs=workers)
+        return [tuple(json.loads(row)) for row in (Path(folder) / ROWS).read_text().splitlines()]
+
+
+def section(pictures: Path, tiny: bool) -> str:
+    """The part of docs/benchmarks.md."""
+    rows = measure(2, ["mlp"] if tiny else list(SHAPES))
+    cells = ((row[0], *(f"{value:.2f}" for value in row[1:])) for row in rows)
+    columns = ("model", "alone, s", "two workers, s", "speed-up", "of processor time")
+    return (
+        f"## Two workers\n\nAn epoch of CC in bags of {BAG}, batches of {BATCH}, by one process "
+        "of one thread and by two such workers\n(gloo, one machine). The last column leaves out "
+        f"what the first worker waits for the other:\n\n{table(columns, cells)}"
+    )
 
 
 def main() -> None:
@@ -77,10 +93,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--models", nargs="+", choices=list(SHAPES), default=list(SHAPES))
     given = parser.parse_args()
-    barrier = torch.multiprocessing.get_context("spawn").Barrier(given.workers)
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = (given.workers, folder, given.models, barrier)
-        torch.multiprocessing.spawn(worker, arguments, nprocs=given.workers)
+    print(f"Seconds of an epoch, 1 process and {given.workers} workers, one thread each")
+    print(
+        f"{'model':>10} {'alone':>9} {'together':>9} {'speed-up':>9} {'processor':>10}", flush=True
+    )
+    for name, alone, together, wall, processor in measure(given.workers, given.models):
+        print(f"{name:>10} {alone:9.3f} {together:9.3f} {wall:9.2f} {processor:10.2f}")
 
 
 if __name__ == "__main__":
