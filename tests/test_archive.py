@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from bagwise import LLPClassifier
+from bagwise.storage import files
 from bagwise.storage import model_folder as archive
-from bagwise.storage.files import remove_leftovers, write_atomically
+from bagwise.storage.files import remove_leftovers, save_tensors, write_atomically
 
 
 def small(epochs: int) -> LLPClassifier:
@@ -156,3 +158,23 @@ def test_a_failed_save_leaves_what_was_there(
         small(2).save(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert len(LLPClassifier.load(tmp_path / "model").history_) == 1
+
+
+def test_tensors_that_are_written_piece_by_piece_make_the_same_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = {
+        "b": torch.arange(10),
+        "a": torch.rand(3, 4, dtype=torch.float64),
+        "e": torch.rand(0, 2),
+        "c": torch.rand(7).t(),
+        "d": torch.tensor([True, False]),
+        "z": torch.arange(5, dtype=torch.uint8),
+        "y": torch.arange(3, dtype=torch.int32),
+        "x": torch.tensor(1.5),
+    }
+    facts = {"name": "Größe", "epoch": 3}
+    save_tensors(tmp_path / "whole", made, facts)
+    monkeypatch.setattr(files, "LARGE", 16)
+    save_tensors(tmp_path / "pieces", made, facts)
+    assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()

@@ -771,7 +771,7 @@ def test_ctrl_c_leaves_nothing_half_written(
     out = tmp_path / "a" / f"p.{kind}"
     assert command(*written(made, name, out))[0] == 0
     before = out.read_bytes()
-    monkeypatch.setattr("bagwise.tabular.source._ROWS", 100)
+    monkeypatch.setattr("bagwise.tabular.source.ROWS", 100)
     monkeypatch.setattr(predicting, "_as", interrupted)
     rows = (name, made / "m", made / "rows.parquet", *written(made, name, out)[3:])
     code, output = command(*rows)

@@ -157,6 +157,21 @@ def fit(
             "explain (a linear model).",
         ),
     ] = False,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="For a table larger than memory: how much of it may be used for the rows, 2GB for "
+            "one. They are sorted by bag into a file, and learnt from there.",
+        ),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for that file, which is kept for another fit to the same table; if not "
+            "given, a hidden one beside the model, removed at the end.",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     ray: Ray = False,
     ray_address: RayAddress = None,
@@ -204,6 +219,8 @@ def fit(
             seed=seed,
             command=shlex.join(["bagwise", *sys.argv[1:]]),
             out=out,
+            memory=memory,
+            store=store,
             progress=True,
             ray=cluster(ray_address, workers) if there_is_ray else None,
         )

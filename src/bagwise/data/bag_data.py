@@ -10,6 +10,7 @@ import torch
 from bagwise.bags import Bags, IntArray
 from bagwise.data import inputs as reading
 from bagwise.data.inputs import Inputs
+from bagwise.data.stored import StoredRows
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class BagData:
 
     def select(self, index: IntArray) -> BagData:
         """These bags only, in this order. What lies in a file or a `Dataset` is not copied."""
+        if isinstance(self.inputs, StoredRows) and self.labels is None:
+            return BagData(self.inputs.select(index), self.bags.select(index))
         rows = torch.from_numpy(self.bags.rows(index))
         labels = None if self.labels is None else self.labels[rows]
         return BagData(reading.select(self.inputs, rows), self.bags.select(index), labels)

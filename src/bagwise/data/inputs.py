@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, default_collate
 
+from bagwise.data.stored import StoredRows
+
 Inputs = Any
 """N instances: a tensor (N, ...); an array (N, ...), in memory or mapped from a file, or anything
 else with a `shape` and `[rows]`; or a map-style `Dataset`, whose item is one instance as a tensor
@@ -45,6 +47,8 @@ def take(inputs: Inputs, rows: torch.Tensor) -> torch.Tensor:
         return inputs[rows.to(inputs.device)]
     if isinstance(inputs, np.ndarray):
         return torch.from_numpy(np.ascontiguousarray(inputs[rows.numpy()]))
+    if isinstance(inputs, StoredRows):
+        return inputs.take(rows)
     if is_array(inputs):  # files in chunks want their rows in order
         order = torch.argsort(rows)
         found = torch.from_numpy(np.array(inputs[rows[order].numpy()]))
@@ -87,6 +91,20 @@ def select(inputs: Inputs, rows: torch.Tensor) -> Inputs:
     if is_array(inputs):
         return _Lookup(inputs, rows)
     return Subset(inputs, rows.tolist())
+
+
+def full(
+    inputs: Inputs, shape: tuple[int, ...], value: float, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
+    """A tensor filled with a value, to keep something of each row: in memory, or in a file where
+    the inputs are more than memory holds.
+
+    >>> full(torch.zeros(2, 5), (2,), -1)
+    tensor([-1., -1.])
+    """
+    if isinstance(inputs, StoredRows):
+        return inputs.full(shape, value, dtype)
+    return torch.full(shape, value, dtype=dtype)
 
 
 class _Lookup:
@@ -191,6 +209,8 @@ def fingerprint(digest: hashlib.blake2b, inputs: Inputs) -> None:
     if isinstance(inputs, torch.Tensor):
         digest.update(repr((inputs.shape, inputs.dtype)).encode())
         digest.update(inputs.detach().cpu().contiguous().numpy().data)
+    elif isinstance(inputs, StoredRows):
+        digest.update(inputs.fingerprint().encode())
     elif is_array(inputs):
         digest.update(repr((tuple(inputs.shape), str(inputs.dtype))).encode())
         for start in range(0, len(inputs), _PIECE):

@@ -13,6 +13,7 @@ import torch
 
 from bagwise.bags import Bags
 from bagwise.data import BagData
+from bagwise.data.inputs import full
 from bagwise.registry import Registry
 
 
@@ -132,17 +133,26 @@ class Method(ABC):
         whole = list(data.bags.batches(instances, small, bags, most)) if len(small) else []
         sizes = data.bags.sizes[large]
         n_parts = -(-sizes // room_of(instances, bags, most))
-        which = np.repeat(large, n_parts)
-        shuffled = [torch.randperm(int(size), generator=generator) for size in sizes]
-        parts = [part for s, n in zip(shuffled, n_parts, strict=True) for part in s.tensor_split(n)]
-        for place in torch.randperm(len(whole) + len(parts), generator=generator).tolist():
+        ends = np.cumsum(sizes)
+        shuffled = full(data.inputs, (int(ends[-1]),), 0, torch.int64)
+        for end, size in zip(ends.tolist(), sizes.tolist(), strict=True):
+            shuffled[end - size : end] = torch.randperm(size, generator=generator)
+        which = np.repeat(np.arange(len(large)), n_parts)
+        first = np.cumsum(n_parts) - n_parts  # of each bag's parts
+        for place in torch.randperm(len(whole) + len(which), generator=generator).tolist():
             if place < len(whole):
                 index = whole[place]
                 yield Batch(torch.from_numpy(data.bags.rows(index)), data.bags.select(index))
             else:
-                bag = int(which[place - len(whole)])
-                rows = parts[place - len(whole)] + int(data.bags.offsets[bag])
-                yield Batch(rows, None, part_of=bag)
+                part = place - len(whole)
+                bag = which[part]
+                least, more = divmod(int(sizes[bag]), int(n_parts[bag]))
+                begin, end = (
+                    int(ends[bag] - sizes[bag]) + n * least + min(n, more)
+                    for n in (int(part - first[bag]), int(part - first[bag]) + 1)
+                )
+                rows = shuffled[begin:end] + int(data.bags.offsets[large[bag]])
+                yield Batch(rows, None, part_of=int(large[bag]))
 
     def second_view(self, inputs: torch.Tensor, generator: torch.Generator) -> torch.Tensor | None:
         """Another view of a batch's inputs, whose logits the batch should have; None for none.

@@ -10,9 +10,12 @@ from torch.nn.functional import log_softmax
 
 from bagwise.bags import Bags
 from bagwise.data import BagData
+from bagwise.data.inputs import full
 from bagwise.losses import check_logits, ot_loss, pll_loss, weighted_cross_entropy
 from bagwise.methods.base import Batch, Method
 from bagwise.posterior import bag_posterior, check_engine
+
+_BAGS = 4096  # whose instances are given their first probabilities at a time
 
 
 class StoredProbabilities(Method):
@@ -24,7 +27,12 @@ class StoredProbabilities(Method):
     def begin(self, data: BagData, device: torch.device) -> None:
         """Store the bag's proportions for every instance."""
         proportions = torch.tensor(data.bags.proportions).float().log()
-        self.kept["log_probs"] = proportions[torch.tensor(data.bags.bag_of_row)].to(device)
+        stored = full(data.inputs, (len(data), data.bags.n_classes), 0.0)
+        sizes = torch.tensor(data.bags.sizes)
+        for index in torch.split(torch.arange(len(data.bags)), _BAGS):
+            first, last = (int(data.bags.offsets[b]) for b in (index[0], index[-1] + 1))
+            stored[first:last] = proportions[index].repeat_interleave(sizes[index], 0)
+        self.kept["log_probs"] = stored.to(device)
 
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
         """The loss under what is stored, which the current log-probabilities then replace."""

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,31 @@ from bagwise.storage.schema import wrong
 
 _FACTS = "bagwise"
 _DIGESTS = "digests"
+LARGE = 1 << 26  # bytes of a tensor above which it is written without a copy
+# How safetensors names the types that Bagwise keeps, in the order in which it writes them.
+_KINDS = {
+    torch.int64: "I64",
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace the file at `path` in one step: it is there whole, or as it was before."""
+    write_pieces(path, [content])
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """The same, of content that comes in pieces."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = new_beside(path)
     try:
         with temporary.open("wb") as file:
-            file.write(content)
+            for piece in pieces:
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -99,10 +115,40 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, 
     ...     load_tensors(Path(folder) / "x.safetensors")
     ({'x': tensor([1., 1.])}, {'epoch': 3})
     """
-    own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    own = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     # One entry only: safetensors writes several in any order, and equal files would differ.
     content = facts | {_DIGESTS: _digests(own, facts)}
-    write_atomically(path, save(own, metadata={_FACTS: json.dumps(content)}))
+    metadata = {_FACTS: json.dumps(content)}
+    known = all(tensor.dtype in _KINDS for tensor in own.values())
+    if known and any(tensor.nbytes > LARGE for tensor in own.values()):
+        write_pieces(path, _in_pieces(own, metadata))
+        return
+    write_atomically(
+        path, save({name: tensor.clone() for name, tensor in own.items()}, metadata=metadata)
+    )
+
+
+def _in_pieces(
+    tensors: dict[str, torch.Tensor], metadata: dict[str, str]
+) -> Iterator[bytes | memoryview]:
+    """The same bytes as those of `safetensors.torch.save`, which would copy all tensors twice:
+    some of them may lie in files because memory has no room for them.
+    """
+    header: dict[str, Any] = {"__metadata__": metadata}
+    order = list(_KINDS)
+    names = sorted(tensors, key=lambda name: (order.index(tensors[name].dtype), name))
+    place = 0
+    for name in names:
+        tensor, end = tensors[name], place + tensors[name].nbytes
+        shape, place_ = list(tensor.shape), [place, end]
+        header[name] = {"dtype": _KINDS[tensor.dtype], "shape": shape, "data_offsets": place_}
+        place = end
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for name in names:
+        flat = tensors[name].reshape(-1).view(torch.uint8)
+        yield from (piece.numpy().data for piece in torch.split(flat, LARGE))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

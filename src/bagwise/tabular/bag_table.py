@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -169,14 +169,14 @@ def match_rows(
     known = None if found is None else found.finish()
     alone = np.zeros(len(codes), dtype=np.bool_) if known is None else (codes < 0) & (known >= 0)
     nameless = int(((codes < 0) & ~alone).sum())
-    index, left_out = _match(nameless, names, labels, str(source.files[0]), skip_unmatched)
+    index, left_out = match_names(nameless, names, labels, str(source.files[0]), skip_unmatched)
     bag_of_row = np.where(codes >= 0, index[codes], -1)
     with in_option_words():
         targets = sorted_by_bag(
             bag_of_row,
             np.array(labels.ids, dtype=object),
             np.array(labels.classes, dtype=np.str_),
-            _completed(labels, bag_of_row),
+            completed(labels, np.bincount(bag_of_row[bag_of_row >= 0], minlength=len(labels.ids))),
             labels.numbers_are,
         )
         if known is not None:
@@ -217,7 +217,7 @@ def match_some(
         codes, names = _bag_codes(source, key, None, bar)
     name = str(source.files[0])
     nameless = int((codes < 0).sum())
-    index, left_out = _match(nameless, names, labels, name, skip_unmatched, some=True)
+    index, left_out = match_names(nameless, names, labels, name, skip_unmatched, some=True)
     return np.where(codes >= 0, index[codes], -1), left_out
 
 
@@ -263,25 +263,48 @@ def _bag_codes(
 ) -> tuple[IntArray, list[str]]:
     """(N,) a number for each row's bag, -1 where it has none, and the names of these numbers."""
     numbers: dict[str, int] = {}
-    parts = []
+    parts = list(bag_codes(source, key, learner, bar, numbers, row_labels))
+    return np.concatenate(parts), list(numbers)
+
+
+def bag_codes(
+    source: Source,
+    key: list[str],
+    learner: ColumnLearner | None,
+    bar: RowProgress,
+    numbers: dict[str, int],
+    row_labels: RowLabels | None = None,
+) -> Iterator[npt.NDArray[np.int32]]:
+    """A number for each row's bag, -1 where it has none, batch by batch.
+
+    Args:
+        source: of the rows.
+        key: the bag's columns.
+        learner: to which the batches are shown.
+        bar: to which their rows are told.
+        numbers: name of a bag -> its number; new ones are added.
+        row_labels: to which the batches are shown.
+    """
+    any_row = False
     wanted = [*key, *(learner.names if learner else [])]
     wanted += [] if row_labels is None else [row_labels.column]
     for batch in source.batches(list(dict.fromkeys(wanted))):
         encoded = bag_ids(batch, key).dictionary_encode()
         own = [numbers.setdefault(name, len(numbers)) for name in encoded.dictionary.to_pylist()]
         local = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        parts.append(np.where(local >= 0, np.array([*own, -1])[local], -1).astype(np.int32))
+        codes = np.where(local >= 0, np.array([*own, -1])[local], -1).astype(np.int32)
         if learner is not None:
             learner.update(batch)
         if row_labels is not None:
             row_labels.update(batch)
         bar.advance(batch.num_rows)
-    if not parts:
+        yield codes
+        any_row = True
+    if not any_row:
         raise ValueError(f"{source.files[0]} has no rows.")
-    return np.concatenate(parts), list(numbers)
 
 
-def _match(
+def match_names(
     nameless: int,
     names: list[str],
     labels: LabelTable,
@@ -337,15 +360,19 @@ def plain_name(name: str) -> str:
     return JOINT.join(parts)
 
 
-def _completed(labels: LabelTable, bag_of_row: IntArray) -> FloatArray:
-    """The numbers; a class that has the rest of each bag gets what the other one leaves."""
+def completed(labels: LabelTable, sizes: IntArray) -> FloatArray:
+    """The numbers; a class that has the rest of each bag gets what the other one leaves.
+
+    Args:
+        labels: of all bags of the label file.
+        sizes: (B,) how many rows each of them has.
+    """
     are = labels.numbers_are
     without = np.isnan(labels.numbers).reshape(len(labels.ids), -1).all(axis=0)
     plain = said(are, "auto", "counts", "proportions", "relative", "sample")
     if len(labels.classes) != 2 or not plain or not without.any():
         return labels.numbers  # what is not known there may stay so
     own = labels.numbers[:, int(np.argmin(without))]
-    sizes = np.bincount(bag_of_row[bag_of_row >= 0], minlength=len(own))
     used = sizes > 0
     whole, most = (own == np.rint(own)).all(), own[used].max()
     if are == "counts" or (are == "auto" and whole and most > 1):

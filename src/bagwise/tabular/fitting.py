@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -23,29 +22,20 @@ from bagwise.estimator.defaults import searched
 from bagwise.estimator.parameters import new_method
 from bagwise.estimator.targets import NumbersAre
 from bagwise.tabular import linear
-from bagwise.tabular.assessment import assess, held_out_table, of_label_file, surprising_bags
-from bagwise.tabular.bag_table import (
-    MatchedRows,
-    encode_rows,
-    match_rows,
-    without_absent_classes,
-)
+from bagwise.tabular.assessment import assess, held_out_table, of_label_file
 from bagwise.tabular.baseline import overall_shares
-from bagwise.tabular.facts import (
-    BagSizes,
-    CurvePoint,
-    DataFacts,
-    FitFacts,
-    FitSettings,
-    Histogram,
-    Tried,
-)
+from bagwise.tabular.data_facts import data_facts
+from bagwise.tabular.facts import CurvePoint, FitFacts, FitSettings, Tried
 from bagwise.tabular.intervals import intervals_of
 from bagwise.tabular.labels import read_labels
+from bagwise.tabular.large import refuse_what_needs_memory
 from bagwise.tabular.learning import Ordered, ordered_of
-from bagwise.tabular.model import TableModel, log_probs_by
-from bagwise.tabular.source import Paths, Source, columns_of
-from bagwise.tabular.tails import with_useful_logs
+from bagwise.tabular.memory_size import bytes_of
+from bagwise.tabular.model import TableModel
+from bagwise.tabular.reading import Asked, rows_in_memory, rows_in_store
+from bagwise.tabular.source import Paths, columns_of
+from bagwise.tabular.store import Store, remove_store
+from bagwise.tabular.surprises import all_log_probs, surprising_in_pieces
 from bagwise.tabular.temperature import divide_logits, fit_temperature, tempered
 from bagwise.tabular.threads import threads_for
 from bagwise.tabular.trial import Trial, choose
@@ -86,6 +76,8 @@ def fit_table(
     seed: int = 0,
     command: str = "",
     out: Path | None = None,
+    memory: str | int | None = None,
+    store: Path | None = None,
     progress: bool = False,
     ray: AbstractContextManager[object] | None = None,
 ) -> TableModel:
@@ -122,7 +114,12 @@ def fit_table(
         out: where the model is saved. Beside it, a hidden folder keeps all work that is done until
             then: a fit that was stopped, however, goes on from there. Without `out` nothing is
             written.
-        progress: show progress bars, on a terminal.
+        memory: how much memory may be used for the table, "2GB" for one: its rows are then sorted
+            by bag into a file, a few at a time, and learnt from there. What Bagwise itself takes,
+            and what is known of the bags, comes on top.
+        store: the folder for that file, which is kept for another fit to the same table; if not
+            given, a hidden one beside `out`, which is removed when the model has been saved.
+        progress: show progress bars, on a terminal, and say where rows are sorted into.
         ray: within it there is Ray, see `bagwise.training.ray_cluster.cluster`, and the candidates
             that are trained step by step are, several at a time, there. The result is the same.
     """
@@ -131,29 +128,32 @@ def fit_table(
     options = dict(method_options or {})
     made = new_method(method, engine, options)  # contradictions are named before the work
     key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)
+    budget = None if memory is None else bytes_of(memory)
+    if budget is not None:
+        refuse_what_needs_memory(method, row_labels)
+    elif store is not None:
+        raise ValueError("a store is for rows that memory does not hold; give --memory, too.")
     known = read_labels(labels, key, columns_of(classes) or None, numbers_are=labels_are)
-    of_rows = [] if row_labels is None else [row_labels]
-    source = Source(data, as_text=[*key, *of_rows, *categories, *levels])
-    rows = match_rows(
-        source,
-        key,
-        known,
+    asked = Asked(
+        key=key,
         features=columns_of(features),
         exclude=columns_of(exclude),
         categorical=categories,
         ordered=levels,
         row_labels=row_labels,
         skip_unmatched=skip_unmatched,
-        progress=progress,
+        seed=seed,
     )
-    rows = without_absent_classes(rows, known.source)
-    rows = replace(rows, columns=with_useful_logs(source, rows, seed))
+    kept_rows = None
+    if budget is None:
+        files, rows, inputs = rows_in_memory(data, known, asked, progress)
+    else:
+        kept_rows = Store.beside(out, store)
+        files, rows, inputs = rows_in_store(data, known, asked, kept_rows, budget, progress)
     targets = rows.targets
-    inputs, _ = encode_rows(source, rows.columns, targets.order, rows.n_rows, progress)
-    source.forget()
     if len(targets.bags) < 2:
         raise ValueError("there is only one bag; at least two with different counts are needed.")
-    training, names = BagData(torch.from_numpy(inputs), targets.bags), targets.classes
+    training, names = BagData(inputs, targets.bags), targets.classes
     base = LLPClassifier(
         method=method,
         engine=engine,
@@ -211,7 +211,7 @@ def fit_table(
                 classifier = _fit_most(
                     base, training, names, splits[0], chosen, epochs, work, progress
                 )
-            log_probs = log_probs_by(classifier.model_, training.inputs)
+            log_probs = all_log_probs(classifier.model_, training.inputs)
         if not cross_validated:
             held_out = splits[0][1]
         shares = _shares_of_training(targets.bags, held_out, cross_validated)
@@ -220,12 +220,12 @@ def fit_table(
         rows_held_out = torch.from_numpy(targets.bags.rows(held_out))
         # With bag effects probabilities are means over these, and need no temperature.
         temperature = 1.0 if bag_effects else fit_temperature(log_probs[rows_held_out], part)
-        log_probs = tempered(log_probs, temperature)
+        own = tempered(log_probs[rows_held_out], temperature)
         divide_logits(classifier.model_, temperature)
         facts = FitFacts(
             command=command,
             bagwise=bagwise.__version__,
-            data=_data_facts(source, key, rows),
+            data=data_facts(files, key, rows),
             settings=FitSettings(
                 method=method,
                 engine=engine,
@@ -240,12 +240,14 @@ def fit_table(
             tried=[Tried(t.model, t.setting, t.bag_loss) for t in trials],
             folds=len(splits),
             curve=_curve(classifier, chosen, cross_validated),
-            held_out=assess(log_probs[rows_held_out], part, ids, shares, tau),
-            surprising=surprising_bags(log_probs, targets.bags, targets.ids, chosen.tau),
+            held_out=assess(own, part, ids, shares, tau),
+            surprising=surprising_in_pieces(
+                log_probs, temperature, targets.bags, targets.ids, chosen.tau
+            ),
             seconds=round(time.perf_counter() - started, 1),
             bags_differ=linear.differences(chosen, training),
         )
-        table = _held_out_file(log_probs[rows_held_out], part, ids, names, tau)
+        table = _held_out_file(own, part, ids, names, tau)
         found: Tensors = {}
         if chosen.weights is not None and chosen.ridge is not None:
             of_model, ridge, spread = chosen.weights, chosen.ridge, linear.tau_of(chosen) or 0.0
@@ -258,6 +260,7 @@ def fit_table(
         known_bags = linear.known_bags(chosen, key, named)
         fitted = TableModel(classifier, rows.columns, facts, found, known_bags, table.encode())
         work.publish(fitted.save)
+    remove_store(out) if kept_rows is None else kept_rows.done()
     return fitted
 
 
@@ -350,43 +353,3 @@ def _curve(classifier: LLPClassifier, chosen: Trial, cross_validated: bool) -> l
     held_out = chosen.curve if cross_validated else [row["val_bag_loss"] for row in history]
     losses = zip_longest(train, held_out)
     return [CurvePoint(epoch, *known) for epoch, known in enumerate(losses, start=1)]
-
-
-def _data_facts(source: Source, key: list[str], rows: MatchedRows) -> DataFacts:
-    targets, sizes = rows.targets, rows.targets.bags.sizes
-    labels = targets.bags.row_labels
-    return DataFacts(
-        files=[str(file) for file in source.files],
-        bag_columns=key,
-        rows=rows.n_rows,
-        rows_used=len(targets.order),
-        n_bags=len(targets.bags),
-        bags_left_out=len(rows.left_out),
-        bags_left_out_names=rows.left_out[:20],
-        classes=targets.classes.tolist(),
-        shares=overall_shares(targets.bags).tolist(),
-        sizes=BagSizes(
-            smallest=int(sizes.min()),
-            median=float(np.median(sizes)),
-            largest=int(sizes.max()),
-            histogram=_histogram(sizes),
-        ),
-        rounding=targets.rounding,
-        n_features=len(rows.columns.encoded_names),
-        counts_are=rows.counts_are,
-        inexact_bags=int((~targets.bags.is_sharp).sum()),
-        labelled_rows=int((labels >= 0).sum()) if labels is not None else 0,
-    )
-
-
-def _histogram(sizes: IntArray) -> Histogram:
-    """Numbers of bags by size: single sizes, or up to twenty ranges, even or growing."""
-    low, high = int(sizes.min()), int(sizes.max())
-    if high - low < 30:
-        edges = np.arange(low - 0.5, high + 1)
-    elif high < 20 * low:
-        edges = np.linspace(low - 0.5, high + 0.5, 21)
-    else:
-        edges = np.geomspace(low - 0.5, high + 0.5, 21)
-    counts, _ = np.histogram(sizes, edges)
-    return Histogram(counts.tolist(), edges.tolist())

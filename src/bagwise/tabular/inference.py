@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,6 +30,43 @@ def inferred(column: pa.ChunkedArray) -> pa.ChunkedArray:
         except ARROW_ERRORS:
             continue
     return column
+
+
+class Inference:
+    """The same of texts that come in parts.
+
+    >>> found = Inference()
+    >>> found.add(pa.array(["1", "NA"]))
+    >>> found.add(pa.array(["2.5"]))
+    >>> found.type, found.converted(pa.array(["7"])).to_pylist()
+    (DataType(double), [7.0])
+    """
+
+    def __init__(self) -> None:
+        self._left = [_numbers, _truths, _dates, _times]
+        self._empty = True
+
+    def add(self, texts: pa.Array) -> None:
+        """Take more texts into account."""
+        self._empty = self._empty and not _has_value(texts)
+        self._left = [as_type for as_type in self._left if _fits(as_type, texts)]
+
+    @property
+    def type(self) -> pa.DataType:
+        """The first that all texts are; null where no row has a value."""
+        return pa.null() if self._empty else self.converted(pa.array([], pa.string())).type
+
+    def converted(self, texts: pa.Array) -> pa.Array:
+        """Some of the texts in this type."""
+        return self._left[0](texts) if self._left else texts
+
+
+def _fits(as_type: Callable[[pa.Array], pa.Array], texts: pa.Array) -> bool:
+    try:
+        as_type(texts)
+    except ARROW_ERRORS:
+        return False
+    return True
 
 
 def _has_value(texts: pa.Array) -> bool:

@@ -14,6 +14,7 @@ from torch import nn
 
 from bagwise.bags import IntArray
 from bagwise.data import BagData
+from bagwise.data.stored import StoredRows
 from bagwise.likelihood import (
     BagEffects,
     ChosenRidge,
@@ -31,12 +32,16 @@ from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training.progress import WorkProgress
 
 MOST_NUMBERS = 20_000_000  # rows times columns, in double precision, more than once
+NUMBER = 64  # bytes of memory that one of these takes in all, where memory is limited
 _OWN = "own."  # before the names of what is known of the model with bag effects
 
 
 def fits(data: BagData) -> bool:
     """Whether a table is small enough to be fitted as a whole."""
-    return len(data) * (data.shape[0] + 1) <= MOST_NUMBERS
+    most = MOST_NUMBERS
+    if isinstance(data.inputs, StoredRows):
+        most = min(most, data.inputs.budget // NUMBER)
+    return len(data) * (data.shape[0] + 1) <= most
 
 
 def linear_trials(

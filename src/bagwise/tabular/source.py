@@ -21,7 +21,7 @@ from bagwise.tabular.values import is_text
 
 Paths = str | Path | Iterable[str | Path]
 
-_ROWS = 65_536
+ROWS = 65_536  # of a batch
 _BLOCK = 8 << 20  # bytes of a CSV file read at a time
 _PARQUET = (".parquet", ".pq")
 _TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
@@ -46,7 +46,7 @@ class Source:
     """
 
     def __init__(self, paths: Paths, typed: bool = True, as_text: Iterable[str] = ()) -> None:
-        self.files = _expand(paths)
+        self.files = paths_of(paths)
         self._typed = typed
         self._as_text = list(as_text)
         self._tables: dict[Path, pa.Table] = {}
@@ -117,7 +117,7 @@ class Source:
         for file in self.files:
             if file in self._tables:
                 rows += self._tables[file].num_rows
-            elif _is_parquet(file):
+            elif is_parquet(file):
                 rows += pq.read_metadata(file).num_rows
             else:
                 return None
@@ -125,10 +125,10 @@ class Source:
 
     def _open(self, file: Path) -> pa.Schema:
         """The columns of a file; a typed CSV file is read as a whole."""
-        try:
-            if _is_parquet(file):
+        with self.reading(file):
+            if is_parquet(file):
                 return pq.read_schema(file).remove_metadata()
-            options = _text_options(file)
+            options = text_options(file)
             if not self._typed:
                 with pcsv.open_csv(file, **options) as reader:
                     return reader.schema
@@ -143,6 +143,12 @@ class Source:
                     table = table.set_column(place, name, column)
             self._tables[file] = table
             return schema
+
+    @contextmanager
+    def reading(self, file: Path) -> Iterator[None]:
+        """What goes wrong when a file is opened is a ValueError that names it."""
+        try:
+            yield
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{file} cannot be read: its header is not UTF-8; save it as UTF-8."
@@ -160,13 +166,13 @@ class Source:
 
     def _batches(self, file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
         if file in self._tables:
-            yield from self._tables[file].select(names).to_batches(max_chunksize=_ROWS)
-        elif _is_parquet(file):
+            yield from self._tables[file].select(names).to_batches(max_chunksize=ROWS)
+        elif is_parquet(file):
             # With pre_buffer the whole file would come to lie in memory, bit by bit.
             with pq.ParquetFile(file, pre_buffer=False) as parquet:
-                yield from parquet.iter_batches(_ROWS, columns=names)
+                yield from parquet.iter_batches(ROWS, columns=names)
         else:
-            with pcsv.open_csv(file, **_text_options(file)) as reader:
+            with pcsv.open_csv(file, **text_options(file)) as reader:
                 yield from reader
 
 
@@ -209,7 +215,8 @@ def columns_of(value: str | Iterable[str] | None) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _expand(paths: Paths) -> list[Path]:
+def paths_of(paths: Paths) -> list[Path]:
+    """The files that are meant; what is no table's is a ValueError."""
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     files: list[Path] = []
     for item in given:
@@ -223,7 +230,7 @@ def _expand(paths: Paths) -> list[Path]:
         for file in found:
             if file.is_dir():
                 raise ValueError(f"{file} is a folder; give its files, for instance {file}/*.csv.")
-            if not (_is_parquet(file) or file.name.lower().endswith(_TEXT)):
+            if not (is_parquet(file) or file.name.lower().endswith(_TEXT)):
                 raise ValueError(
                     f"{file} is of an unknown kind; files that end in .csv, .tsv, .csv.gz or "
                     ".parquet can be read."
@@ -236,7 +243,8 @@ def _expand(paths: Paths) -> list[Path]:
     return files
 
 
-def _is_parquet(file: Path) -> bool:
+def is_parquet(file: Path) -> bool:
+    """Whether a file is named as Parquet files are."""
     return file.suffix.lower() in _PARQUET
 
 
@@ -250,7 +258,7 @@ def _parsing(file: Path) -> pcsv.ParseOptions:
     return pcsv.ParseOptions(delimiter=max(marks, key=header.count), newlines_in_values=True)
 
 
-def _text_options(file: Path) -> dict[str, Any]:
+def text_options(file: Path) -> dict[str, Any]:
     """How a file is read with every column as text."""
     parse = _parsing(file)
     types = dict.fromkeys(_header(file, parse), pa.string())

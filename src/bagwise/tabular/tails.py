@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -15,25 +16,27 @@ from bagwise.likelihood.ridge import (
     bag_log_likelihoods,
     mean_per_instance,
 )
-from bagwise.tabular.bag_table import MatchedRows, encode_rows
-from bagwise.tabular.columns import Columns
-from bagwise.tabular.source import Source
+from bagwise.tabular.bag_table import MatchedRows
+from bagwise.tabular.columns import Columns, Inputs
 
 NUMBERS = 2_000_000  # rows times columns that are enough to judge by
 BAGS = 10  # at least
 RIDGE = 1.0  # of both models that are compared
 
 
-def with_useful_logs(source: Source, rows: MatchedRows, seed: int) -> Columns:
+def with_useful_logs(
+    rows: MatchedRows, seed: int, encode: Callable[[IntArray], Inputs], most: int = 4 * NUMBERS
+) -> Columns:
     """The columns, with the logarithms of all heavy tails, or without any.
 
     Two linear models are compared, with and without them, on bags that neither has seen. The
     logarithms have to be better by more than twice the standard error of the difference over bags.
 
     Args:
-        source: of the rows.
         rows: with columns that have logarithms wherever there is a heavy tail.
         seed: of the bags that are held out.
+        encode: gives the encoded rows of some bags.
+        most: rows times columns of these; where they are more, no logarithms are taken.
     """
     columns, targets = rows.columns, rows.targets
     plain = columns.without_logs()
@@ -43,10 +46,9 @@ def with_useful_logs(source: Source, rows: MatchedRows, seed: int) -> Columns:
         return plain
     index = _some(targets.bags, len(roles), seed)
     bags = targets.bags.select(index)
-    if len(bags) < BAGS or bags.n_instances * len(roles) > 4 * NUMBERS:
+    if len(bags) < BAGS or bags.n_instances * len(roles) > most:
         return plain
-    X, _ = encode_rows(source, columns, targets.order[targets.bags.rows(index)], rows.n_rows)
-    mean, error = log_gain(X.astype(np.float64), is_log, bags, seed)
+    mean, error = log_gain(encode(index).astype(np.float64), is_log, bags, seed)
     return columns if mean > 2 * error else plain
 
 

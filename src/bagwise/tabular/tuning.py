@@ -15,6 +15,7 @@ from torch import nn
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
+from bagwise.data.inputs import full
 from bagwise.estimator import LLPClassifier
 from bagwise.likelihood.bends import bend_scores, may_bend
 from bagwise.likelihood.ridge import bag_folds, mean_per_instance
@@ -221,7 +222,7 @@ class Search:
                     break
         setting = f"learning rate {lr:g}, {best + 1} epochs"
         of_bags = np.full(len(bags), np.nan)
-        log_probs = torch.full((len(self.data), bags.n_classes), math.nan)
+        log_probs = full(self.data.inputs, (len(self.data), bags.n_classes), math.nan)
         for fold, (_, part) in zip(folds, self.splits, strict=False):
             found = fold["log_probs"][best]
             log_probs[torch.from_numpy(bags.rows(part))] = found

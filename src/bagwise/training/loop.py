@@ -129,7 +129,8 @@ def train(
     bags = _bags_in_a_batch(model, data.bags.sizes, options)
     most = instances_that_fit(model, inputs, device) if bags > 1 else None
     method.begin(data, device)
-    parts_of_bags = Parts(data.bags, room_of(options.batch_instances, bags, most), method.kept)
+    room = room_of(options.batch_instances, bags, most)
+    parts_of_bags = Parts(data.bags, room, method.kept, inputs)
     with seeded(options.seed, device):
         parts = {
             name: part for name, part in (("val", validation), ("test", test)) if part is not None

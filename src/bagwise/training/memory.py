@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from bagwise.data.inputs import Inputs, take
+from bagwise.data.stored import StoredRows
 
 # Bytes that a step may keep for its backward pass: what 256 images of 32 x 32 take in `convnet`.
 BUDGET = 2**31
@@ -17,6 +18,8 @@ def instances_that_fit(
 ) -> int:
     """How many of these inputs (N, ...) a training step can take at once, at least one.
 
+    Of inputs that are more than memory holds, a step takes its part of what memory they may have.
+
     Counted is what autograd keeps of some of them for the backward pass, weights left out: a
     perceptron keeps kilobytes of a row, a convolutional network megabytes of an image.
 
@@ -25,6 +28,8 @@ def instances_that_fit(
     >>> instances_that_fit(model, inputs, budget=43_200)  # 8 + 100 numbers of 4 bytes each
     100
     """
+    if isinstance(inputs, StoredRows):
+        budget = min(budget, inputs.step_bytes)
     some = torch.arange(min(_SAMPLE, len(inputs)))
     sample = take(inputs, some).to(device)  # a copy: a view would count the memory of all
     weights = {tensor.untyped_storage().data_ptr() for tensor in model.state_dict().values()}

@@ -8,6 +8,8 @@ import numpy as np
 import torch
 
 from bagwise.bags import Bags
+from bagwise.data import Inputs
+from bagwise.data.inputs import full
 from bagwise.methods import Batch
 
 _MEMORY = 0.1  # share of the newest part in the running mean of a large bag, at least
@@ -16,9 +18,9 @@ _LEAST = 1e-9
 
 @dataclass
 class _Large:
-    """A large bag: itself, where its rows are kept, and in an epoch the sums of what is kept."""
+    """A large bag: its rows, where they are kept, and in an epoch the sums of what is kept."""
 
-    bag: Bags
+    n: int
     begin: int
     place: int
     sum: torch.Tensor | None = None
@@ -46,21 +48,25 @@ class Parts:
         bags: the training bags.
         room: the largest bag that is not divided.
         kept: where all that is kept lies, as a part of checkpoints.
+        inputs: the rows of the bags; where they lie in a file, so does what is kept of each.
     """
 
-    def __init__(self, bags: Bags, room: int, kept: dict[str, torch.Tensor]) -> None:
+    def __init__(
+        self, bags: Bags, room: int, kept: dict[str, torch.Tensor], inputs: Inputs = None
+    ) -> None:
         large = np.flatnonzero(bags.sizes > room)
         begins = np.concatenate([[0], np.cumsum(bags.sizes[large])])
-        self._offsets = bags.offsets
+        self._bags = bags
         self._large = {
-            int(bag): _Large(bags.select([bag]), int(begins[place]), place)
+            int(bag): _Large(int(bags.sizes[bag]), int(begins[place]), place)
             for place, bag in enumerate(large)
         }
         self._kept = kept
         if len(large):
             kept["part_shares"] = torch.full((len(large), bags.n_classes), -1.0)
-            kept["part_probs"] = torch.full((int(begins[-1]), bags.n_classes), -1.0)
-            kept["part_seen_at"] = torch.zeros(int(begins[-1]), dtype=torch.int64)
+            n = int(begins[-1])
+            kept["part_probs"] = full(inputs, (n, bags.n_classes), -1.0)
+            kept["part_seen_at"] = full(inputs, (n,), 0, torch.int64)
             kept["part_steps"] = torch.zeros(1, dtype=torch.int64)
 
     def begin_epoch(self) -> None:
@@ -75,20 +81,17 @@ class Parts:
         if batch.part_of is None:
             return batch
         large = self._large[batch.part_of]
-        rows = batch.rows - int(self._offsets[batch.part_of])
+        rows = batch.rows - int(self._bags.offsets[batch.part_of])
         now = logits.detach().float().softmax(-1).cpu()
         rest = self._rest(large, rows + large.begin, now)
-        return replace(batch, bags=large.bag.part(rows.numpy(), rest.numpy()))
+        whole = self._bags.select([batch.part_of])
+        return replace(batch, bags=whole.part(rows.numpy(), rest.numpy()))
 
     def _rest(self, large: _Large, rows: torch.Tensor, now: torch.Tensor) -> torch.Tensor:
         """(C,) in proportion to the mean probabilities of the bag's other rows; keeps those of
         these.
         """
-        n, probs, seen_at = (
-            large.bag.n_instances,
-            self._kept["part_probs"],
-            self._kept["part_seen_at"],
-        )
+        n, probs, seen_at = large.n, self._kept["part_probs"], self._kept["part_seen_at"]
         step = int(self._kept["part_steps"])
         if large.sum is None:
             whole = slice(large.begin, large.begin + n)

@@ -127,7 +127,7 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
     state.best = without_prefix("best", tensors)
     kept = state.method.kept
     for name, tensor in without_prefix("method", tensors).items():
-        kept[name] = tensor.to(kept[name].device) if name in kept else tensor
+        kept[name] = kept[name].copy_(tensor) if name in kept else tensor
     saved: dict[int, dict[str, Any]] = {}
     for name, value in {
         **without_prefix("optimizer", tensors),

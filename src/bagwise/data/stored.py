@@ -1,0 +1,133 @@
+"""Rows that lie in a file because they are more than memory holds, sorted by bag."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import mmap
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+STATE = "state-"  # names of files for what is kept of each row begin so
+_SMALL = 1 << 20  # bytes up to which something is kept in memory
+_IN_MEMORY = 8  # a selection of bags that takes up to this part of the budget is read at once
+_STEP = 2  # the part of the budget that a training step may take
+_NEAR = 1 << 16  # bytes of a bag above which reading ahead pays
+
+
+class StoredRows:
+    """The rows of some bags of a file in which all bags lie one after the other.
+
+    Only the rows that are asked for come into memory. What methods keep of each row lies in files
+    beside them.
+
+    Args:
+        rows: (M, d) the rows of all bags, mapped from a file or in memory.
+        begins: (B,) where in `rows` each bag begins.
+        sizes: (B,) rows of each bag.
+        budget: bytes of memory that may be used.
+        folder: for files of what is kept of each row.
+        digest: of the file's content.
+
+    Attributes:
+        shape: (N, d), N the sum of sizes.
+
+    >>> stored = StoredRows(np.arange(6.0).reshape(6, 1), np.array([0, 4]), np.array([4, 2]), 1)
+    >>> stored.select(np.array([1])).take(torch.tensor([1, 0]))
+    tensor([[5.],
+            [4.]], dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        rows: npt.NDArray[Any],
+        begins: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+        budget: int,
+        folder: Path | None = None,
+        digest: str = "",
+    ) -> None:
+        self._rows, self._begins, self._sizes = rows, begins, sizes
+        self._ends = np.cumsum(sizes)
+        self._shift = begins - (self._ends - sizes)
+        self._moved = bool(self._shift.any())
+        self.budget, self._folder, self._digest = budget, folder, digest
+        self.shape: tuple[int, ...] = (int(self._ends[-1]), *rows.shape[1:])
+        self.dtype = rows.dtype
+
+    @classmethod
+    def of_file(
+        cls,
+        path: Path,
+        sizes: npt.NDArray[np.int64],
+        width: int,
+        budget: int,
+        digest: str,
+    ) -> StoredRows:
+        """All bags of a file of float32 numbers; what is kept of rows lies in its folder."""
+        mapped = np.memmap(path, np.float32, "r", shape=(int(sizes.sum()), width))
+        # Bags come in random order: what lies behind a small one is not what comes next.
+        if width * 4 * sizes.mean() < _NEAR and hasattr(mmap, "MADV_RANDOM"):
+            mapped._mmap.madvise(mmap.MADV_RANDOM)  # type: ignore[attr-defined]
+        begins = np.cumsum(sizes) - sizes
+        return cls(np.asarray(mapped), begins, sizes, budget, path.parent, digest)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Any:
+        return self.take(torch.arange(len(self))[rows].reshape(-1)).numpy()
+
+    @property
+    def step_bytes(self) -> int:
+        """Memory that a training step may take."""
+        return self.budget // _STEP
+
+    def take(self, rows: torch.Tensor) -> torch.Tensor:
+        """(n, d) these rows, in their order."""
+        index = rows.numpy()
+        if self._moved:
+            index = index + self._shift[np.searchsorted(self._ends, index, side="right")]
+        return torch.from_numpy(np.take(self._rows, index, axis=0))
+
+    def double(self) -> torch.Tensor:
+        """(N, d) all rows, in memory and in double precision."""
+        found = torch.empty(self.shape, dtype=torch.float64)
+        for rows in torch.split(torch.arange(len(self)), 65_536):
+            found[rows] = self.take(rows).double()
+        return found
+
+    def select(self, index: npt.NDArray[np.int64]) -> StoredRows:
+        """The rows of these bags; read at once if they take little memory."""
+        begins, sizes = self._begins[index], self._sizes[index]
+        found = StoredRows(self._rows, begins, sizes, self.budget, self._folder, self._digest)
+        if math.prod(found.shape) * self.dtype.itemsize > self.budget // _IN_MEMORY:
+            return found
+        own = found.take(torch.arange(len(found))).numpy()
+        digest = found.fingerprint()
+        return StoredRows(own, np.cumsum(sizes) - sizes, sizes, self.budget, self._folder, digest)
+
+    def full(self, shape: tuple[int, ...], value: float, dtype: torch.dtype) -> torch.Tensor:
+        """A tensor filled with a value, in a file if it is large; the file has no name."""
+        size = math.prod(shape)
+        if self._folder is None or size * dtype.itemsize <= _SMALL:
+            return torch.full(shape, value, dtype=dtype)
+        handle, name = tempfile.mkstemp(prefix=STATE, dir=self._folder)
+        os.close(handle)
+        found = torch.from_file(name, shared=True, size=size, dtype=dtype).view(shape)
+        with suppress(OSError):  # where a file in use cannot lose its name, the store removes it
+            os.unlink(name)
+        return found.fill_(value)
+
+    def fingerprint(self) -> str:
+        """A digest of the file's content, as it was given, and of which bags of it these are."""
+        digest = hashlib.blake2b(self._digest.encode(), digest_size=8)
+        digest.update(self._begins.tobytes() + self._sizes.tobytes())
+        return digest.hexdigest()

@@ -1,0 +1,72 @@
+"""How much memory may be used, as people write it, and how much there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+LEAST = 64_000_000  # bytes, below which nothing can be done
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b", re.IGNORECASE)
+
+
+def bytes_of(text: str | int) -> int:
+    """A number of bytes, from text such as 2GB, 500 MB or 1.5GiB.
+
+    KB, MB, GB and TB are powers of 1000; KiB, MiB, GiB and TiB are powers of 1024.
+
+    >>> bytes_of("2GB"), bytes_of("1.5 GiB")
+    (2000000000, 1610612736)
+    """
+    if isinstance(text, int) and not isinstance(text, bool):
+        size = text
+    else:
+        found = _SIZE.fullmatch(str(text).strip())
+        if found is None:
+            raise ValueError(
+                f"memory is {str(text)!r}; a size such as 500MB, 2GB or 1.5GiB is expected."
+            )
+        unit = (found[2] or "").lower()
+        size = round(float(found[1]) * {**_UNITS, **_BINARY}[unit])
+    if size < LEAST:
+        raise ValueError(f"memory is {text}; at least {shown_size(LEAST)} are needed.")
+    return size
+
+
+def shown_size(size: float) -> str:
+    """Bytes, for people.
+
+    >>> shown_size(2_160_000_000), shown_size(64_000_000), shown_size(900)
+    ('2.2 GB', '64 MB', '900 B')
+    """
+    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
+        if size >= factor:
+            digits = 1 if size < 10 * factor else 0
+            return f"{size / factor:.{digits}f} {unit}".replace(".0 ", " ")
+    return f"{size:.0f} B"
+
+
+def free_memory() -> int | None:
+    """Bytes that programs can still get, swap included; None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    parts = (line.partition(":") for line in lines)
+    numbers = {name: int(rest.split()[0]) * 1024 for name, _, rest in parts}
+    if "MemAvailable" not in numbers:
+        return None
+    return numbers["MemAvailable"] + numbers.get("SwapFree", 0)
+
+
+def refuse_more_than_memory(size: int, what: str) -> None:
+    """Raise a ValueError where so many bytes cannot be in memory."""
+    free = free_memory()
+    if free is not None and size > free:
+        some = shown_size(max(free // 2, LEAST)).replace(" ", "")
+        raise ValueError(
+            f"{what} takes {shown_size(size)} in memory, and {shown_size(free)} are free; say how "
+            f"much may be used, for instance --memory {some}: the rows are then sorted into a file "
+            "and learnt from there."
+        )

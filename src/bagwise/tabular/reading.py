@@ -1,0 +1,119 @@
+"""The rows of a table, encoded and sorted by bag: in memory, or in a file if they are too many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from bagwise.bags import IntArray
+from bagwise.data import Inputs
+from bagwise.tabular.bag_table import (
+    MatchedRows,
+    encode_rows,
+    match_rows,
+    without_absent_classes,
+)
+from bagwise.tabular.labels import LabelTable
+from bagwise.tabular.large import read_sorted
+from bagwise.tabular.learning import Ordered
+from bagwise.tabular.memory_size import refuse_more_than_memory, shown_size
+from bagwise.tabular.source import Paths, Source, is_parquet, paths_of
+from bagwise.tabular.store import Store
+from bagwise.tabular.streaming import StreamedSource
+from bagwise.tabular.tails import with_useful_logs
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to read.
+
+    Attributes:
+        key: the bag's columns.
+        features: see `bagwise.read_bags`, also for the others.
+        exclude: columns not to learn from.
+        categorical: columns of numbers that are categories.
+        ordered: columns of ordered categories.
+        row_labels: a column with labels of some rows.
+        skip_unmatched: leave out bags that only one of the files has.
+        seed: of the bags by which logarithms are judged.
+    """
+
+    key: list[str]
+    features: list[str]
+    exclude: list[str]
+    categorical: list[str]
+    ordered: Ordered
+    row_labels: str | None
+    skip_unmatched: bool
+    seed: int
+
+    @property
+    def as_text(self) -> list[str]:
+        """Columns of CSV files that are text in any case."""
+        own = [] if self.row_labels is None else [self.row_labels]
+        return [*self.key, *own, *self.categorical, *self.ordered]
+
+
+def rows_in_memory(
+    data: Paths, labels: LabelTable, asked: Asked, progress: bool
+) -> tuple[list[Path], MatchedRows, torch.Tensor]:
+    """The files, the bags and what the columns mean, and (N, width) the rows."""
+    texts = [file for file in paths_of(data) if not is_parquet(file)]
+    refuse_more_than_memory(sum(file.stat().st_size for file in texts), "the table")
+    source = Source(data, as_text=asked.as_text)
+    rows = match_rows(
+        source,
+        asked.key,
+        labels,
+        features=asked.features,
+        exclude=asked.exclude,
+        categorical=asked.categorical,
+        ordered=asked.ordered,
+        row_labels=asked.row_labels,
+        skip_unmatched=asked.skip_unmatched,
+        progress=progress,
+    )
+    rows = without_absent_classes(rows, labels.source)
+    targets, given = rows.targets, rows.columns
+
+    def encode(index: IntArray) -> np.ndarray:
+        order = targets.order[targets.bags.rows(index)]
+        return encode_rows(source, given, order, rows.n_rows)[0]
+
+    rows = replace(rows, columns=with_useful_logs(rows, asked.seed, encode))
+    cells = len(targets.order) * len(rows.columns.encoded_names)
+    refuse_more_than_memory(4 * cells, "the table, encoded,")
+    inputs, _ = encode_rows(source, rows.columns, targets.order, rows.n_rows, progress)
+    return source.files, rows, torch.from_numpy(inputs)
+
+
+def rows_in_store(
+    data: Paths, labels: LabelTable, asked: Asked, store: Store, budget: int, progress: bool
+) -> tuple[list[Path], MatchedRows, Inputs]:
+    """The same within a budget of memory, the rows in a store."""
+    source = StreamedSource(data, asked.as_text, budget)
+
+    def say(size: int) -> None:
+        text = f"Rows are sorted by bag into {store.folder}, which will take {shown_size(size)}."
+        Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)
+
+    rows, inputs = read_sorted(
+        source,
+        asked.key,
+        labels,
+        store,
+        budget,
+        features=asked.features,
+        exclude=asked.exclude,
+        categorical=asked.categorical,
+        ordered=asked.ordered,
+        skip_unmatched=asked.skip_unmatched,
+        seed=asked.seed,
+        progress=progress,
+        say=say if progress else lambda size: None,
+    )
+    return source.files, rows, inputs

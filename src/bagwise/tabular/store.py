@@ -1,0 +1,130 @@
+"""A folder on the disk for the rows of a table that is larger than memory, sorted by bag."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bagwise.data.stored import STATE
+from bagwise.storage.files import write_atomically
+from bagwise.tabular.memory_size import shown_size
+
+FORMAT = 1
+_MARK = "bagwise-store.json"
+_EDGE = 1 << 16  # bytes at both ends of a file that are looked at
+
+
+class Store:
+    """A folder whose files say what they were made of.
+
+    Args:
+        folder: a new or empty one, or a store; anything else is a ValueError.
+        keep: whether `done` leaves it.
+    """
+
+    def __init__(self, folder: Path, keep: bool = False) -> None:
+        self.folder, self._keep = folder, keep
+        mark = folder / _MARK
+        if not mark.is_file():
+            if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                raise ValueError(
+                    f"{folder} holds other things than sorted rows; give a new or empty folder."
+                )
+            folder.mkdir(parents=True, exist_ok=True)
+            write_atomically(mark, json.dumps({"format": FORMAT}).encode())
+        for left in folder.glob(f"{STATE}*"):
+            left.unlink()
+
+    @classmethod
+    def beside(cls, out: Path | None, given: Path | None) -> Store:
+        """The store at a given place, which is kept; or a hidden one beside a model's folder; or,
+        without that, in the system's folder for temporary files.
+        """
+        if given is not None:
+            return cls(Path(os.path.realpath(given)), keep=True)
+        if out is None:
+            return cls(Path(tempfile.mkdtemp(prefix="bagwise-")))
+        return cls(_beside(out))
+
+    def done(self) -> None:
+        """Remove it, unless it is to be kept."""
+        if not self._keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def once(self, name: str, identity: Any, make: Callable[[], Any]) -> Any:
+        """What `make` returns, JSON, or returned before for the same identity.
+
+        Before it is made, the former one is removed: files that go with it may then be replaced.
+        """
+        if (known := self.read(name, identity)) is not None:
+            return known
+        self.forget(name)
+        content = json.loads(json.dumps(make()))  # as it will be read
+        self.write(name, identity, content)
+        return content
+
+    def read(self, name: str, identity: Any) -> Any:
+        """What was written under this name for this identity, or None."""
+        try:
+            found = json.loads((self.folder / f"{name}.json").read_bytes())
+            if found["identity"] == digest_of(identity):
+                return found["content"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            pass  # it is not there, or damaged: it is made again
+        return None
+
+    def write(self, name: str, identity: Any, content: Any) -> None:
+        """Keep JSON, in one step."""
+        found = {"identity": digest_of(identity), "content": content}
+        write_atomically(self.folder / f"{name}.json", json.dumps(found).encode())
+
+    def forget(self, name: str) -> None:
+        """Remove what was written under this name."""
+        (self.folder / f"{name}.json").unlink(missing_ok=True)
+
+    def require_room(self, size: int) -> None:
+        """Raise a ValueError where the disk has not so many bytes left."""
+        free = shutil.disk_usage(self.folder).free
+        if size > free:
+            raise ValueError(
+                f"the rows, sorted by bag, take {shown_size(size)} on the disk, and "
+                f"{shown_size(free)} are free at {self.folder}; make room, or give another place "
+                "with --store."
+            )
+
+
+def _beside(out: Path) -> Path:
+    place = Path(os.path.realpath(out))
+    return place.with_name(f".{place.name}.store")
+
+
+def remove_store(out: Path | None) -> None:
+    """Remove what a stopped fit has left beside a model's folder."""
+    if out is not None and (_beside(out) / _MARK).is_file():
+        shutil.rmtree(_beside(out), ignore_errors=True)
+
+
+def digest_of(identity: Any) -> str:
+    """A short digest of JSON."""
+    text = json.dumps(identity, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def files_as_they_are(files: Sequence[Path]) -> list[list[Any]]:
+    """What tells that files have changed: their size, when they were written, and both ends."""
+    return [_as_it_is(file) for file in files]
+
+
+def _as_it_is(file: Path) -> list[Any]:
+    about = file.stat()
+    with file.open("rb") as stream:
+        ends = stream.read(_EDGE)
+        stream.seek(max(about.st_size - _EDGE, 0))
+        ends += stream.read(_EDGE)
+    return [about.st_size, about.st_mtime_ns, hashlib.blake2b(ends, digest_size=16).hexdigest()]

@@ -1,0 +1,94 @@
+"""Rows of files that are larger than memory: CSV files too are read batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+
+from bagwise.tabular.inference import Inference
+from bagwise.tabular.memory_size import shown_size
+from bagwise.tabular.source import ROWS, Paths, Source, is_parquet, text_options
+from bagwise.tabular.values import is_text
+
+_BUFFER = 1 << 15  # bytes of each column of a Parquet file that are read at a time
+_CELL = 24  # bytes that a cell of a batch takes while it is read and encoded
+_PART = 4  # of the budget is for a batch, one in so many
+_COLUMN = 600_000  # bytes that are kept of a column while it is learnt what it means
+_LEAST = 32_000_000  # bytes for the rest
+
+
+class StreamedSource(Source):
+    """The same rows, types and batches as `Source` has, but no file is ever in memory as a whole.
+
+    The types of a CSV file's columns are found in a reading of their own. Batches have fewer rows
+    where the budget asks for it.
+
+    Args:
+        paths: see `Source`.
+        as_text: likewise.
+        budget: bytes of memory that may be used.
+    """
+
+    def __init__(self, paths: Paths, as_text: Iterable[str], budget: int) -> None:
+        self._found: dict[Path, dict[str, Inference]] = {}
+        self._counted: dict[Path, int] = {}
+        self.batch_rows = ROWS
+        super().__init__(paths, typed=True, as_text=as_text)
+        needed = _LEAST + _COLUMN * len(self.schema.names)
+        if needed > budget:
+            raise ValueError(
+                f"memory is {shown_size(budget)}; with {len(self.schema.names)} columns, at least "
+                f"{-(-needed // 10**6):,} MB are needed."
+            )
+        room = budget // _PART // (_CELL * len(self.schema.names))
+        self.batch_rows = min(max(room, 1), ROWS)
+
+    def _open(self, file: Path) -> pa.Schema:
+        if is_parquet(file):
+            return super()._open(file)
+        with self.reading(file), pcsv.open_csv(file, **text_options(file)) as reader:
+            found = {name: Inference() for name in reader.schema.names}
+            rows = 0
+            for batch in reader:
+                rows += batch.num_rows
+                for name, column in zip(found, batch.columns, strict=True):
+                    if name not in self._as_text:
+                        found[name].add(column)
+        self._found[file], self._counted[file] = found, rows
+        return pa.schema(
+            [
+                pa.field(name, pa.string() if name in self._as_text else one.type)
+                for name, one in found.items()
+            ]
+        )
+
+    def _count(self) -> int | None:
+        parquet = (file for file in self.files if file not in self._counted)
+        rows = sum(int(pq.read_metadata(file).num_rows) for file in parquet)
+        return rows + sum(self._counted.values())
+
+    def _batches(self, file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
+        if is_parquet(file):
+            # Without a buffer every column of a row group would be read as a whole.
+            with pq.ParquetFile(file, pre_buffer=False, buffer_size=_BUFFER) as parquet:
+                yield from parquet.iter_batches(self.batch_rows, columns=names)
+            return
+        with pcsv.open_csv(file, **text_options(file)) as reader:
+            for block in reader:
+                for start in range(0, block.num_rows, self.batch_rows):
+                    batch = block.slice(start, self.batch_rows)
+                    columns = [self._typed_column(file, name, batch.column(name)) for name in names]
+                    yield pa.RecordBatch.from_arrays(columns, names)
+
+    def _typed_column(self, file: Path, name: str, texts: pa.Array) -> pa.Array:
+        if name in self._as_text:
+            return texts
+        found = self._found[file][name]
+        if not pa.types.is_null(found.type):
+            return found.converted(texts)
+        # Words for a missing value are names where other files have text.
+        return texts if is_text(self.schema.field(name).type) else pa.nulls(len(texts))
