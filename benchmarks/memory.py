@@ -1,6 +1,6 @@
 """`bagwise fit --memory` on a table ten times as large as the memory that it may use.
 
-python benchmarks/memory.py                    # 2.6 million rows, 200 columns, 200 MB
+python benchmarks/memory.py                    # 3.5 million rows, 150 columns, 200 MB
 python benchmarks/memory.py --rows 250000 --columns 40 --memory 100MB
 
 The same table is fitted within the budget and without one. A process that has fitted a tiny table
@@ -133,8 +133,8 @@ def measured(folder: Path, name: str, memory: str | None, limit: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=2_600_000)
-    parser.add_argument("--columns", type=int, default=200)
+    parser.add_argument("--rows", type=int, default=3_500_000)
+    parser.add_argument("--columns", type=int, default=150)
     parser.add_argument("--memory", default="200MB")
     parser.add_argument("--folder", type=Path, help="for temporary files")
     options = parser.parse_args()

@@ -24,6 +24,7 @@ CODES = 3  # different values on a side that may be codes for missing ones,
 GAP = 2.0  # if they are so many times as far from the median as the last ordinary value
 WIDE_GAP = 5.0  # the same beyond a tail, and for single values to be noted
 SKEWED, TAILED = 2.0, 6.0  # skewness and excess kurtosis, those of an exponential distribution
+_PIECE = 1 << 20  # numbers that are looked at at a time
 _RANGES = ((25, 75), (10, 90), (5, 95), (1, 99))  # percentiles; their distance is the spread
 
 
@@ -277,22 +278,45 @@ class _Sample:
 class _Numbering:
     """Whether whole numbers that all differ come in order or without a gap: an id, no feature.
 
-    The values are kept only as long as no two of a batch are the same.
+    The values are not kept. Those between the least and the largest are all there, each once, if
+    there are as many of them, and if their hashes have the sum that those of all have.
     """
 
     def __init__(self) -> None:
-        self.parts: list[npt.NDArray[np.float64]] = []
+        self.n = 0
+        self.least, self.most = math.inf, -math.inf
+        self.ascends = self.descends = True
+        self.last: Floats = np.empty(0)
+        self.hashes = 0
 
-    def goes_on(self, known: npt.NDArray[np.float64]) -> bool:
+    def goes_on(self, known: Floats) -> bool:
         """Take more values; whether it may still be such a column."""
-        self.parts.append(known)
+        steps = np.diff(np.concatenate([self.last, known]))
+        self.ascends = self.ascends and bool((steps > 0).all())
+        self.descends = self.descends and bool((steps < 0).all())
+        self.last = known[-1:]
+        self.n += len(known)
+        self.least = min(self.least, float(known.min()))
+        self.most = max(self.most, float(known.max()))
+        self.hashes = (self.hashes + _hashes(known)) % 2**64
         return bool((known == np.rint(known)).all()) and len(np.unique(known)) == len(known)
 
     def numbers_rows(self) -> bool:
         """Whether it is one."""
-        values = np.concatenate(self.parts)
-        ordered = np.sort(values)
-        if not (np.diff(ordered) > 0).all():
+        if self.ascends or self.descends:
+            return True
+        if self.most - self.least != self.n - 1:
             return False
-        gapless = ordered[-1] - ordered[0] == len(ordered) - 1
-        return bool(gapless or (values == ordered).all() or (values[::-1] == ordered).all())
+        found = 0
+        for start in range(0, self.n, _PIECE):
+            end = min(start + _PIECE, self.n)
+            found += _hashes(self.least + np.arange(start, end, dtype=np.float64))
+        return found % 2**64 == self.hashes
+
+
+def _hashes(values: Floats) -> int:
+    """The sum of the values' hashes (SplitMix64), modulo 2^64."""
+    x = (values + 0.0).view(np.uint64)  # 0 and -0 are the same
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return int((x ^ (x >> np.uint64(31))).sum(dtype=np.uint64))

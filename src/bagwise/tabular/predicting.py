@@ -19,7 +19,7 @@ from bagwise.estimator.targets import NumbersAre
 from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.storage.files import new_beside, refuse_foreign, remove_leftovers
-from bagwise.tabular.bag_table import encode_rows, match_rows, match_some, places
+from bagwise.tabular.bag_table import match_rows, match_some, places
 from bagwise.tabular.columns import Surprises
 from bagwise.tabular.known_shares import refuse_inexact, shares_of
 from bagwise.tabular.labels import bag_ids, read_labels
@@ -223,8 +223,17 @@ def label_table(
         progress=progress,
     )
     order, n_rows, bags = rows_found.targets.order, rows_found.n_rows, rows_found.targets.bags
-    inputs, surprises = encode_rows(source, model.columns, order, n_rows, progress)
-    log_probs = model.log_probs(inputs)
+    place, surprises = places(order, n_rows), Surprises()
+    log_probs = torch.empty(len(order), len(model.classes))
+    with RowProgress("predicting", n_rows, progress) as bar:
+        row = 0
+        for batch in source.batches(model.columns.names):
+            own = place[row : row + batch.num_rows]
+            there = own >= 0
+            inputs = model.columns.encode(batch, row, surprises)[there]
+            log_probs[torch.from_numpy(own[there])] = model.log_probs(inputs)
+            row += batch.num_rows
+            bar.advance(batch.num_rows)
     posterior = np.empty(log_probs.shape, dtype=np.float32)
     best = np.empty(len(log_probs), dtype=np.int64)
     with RowProgress("labelling", len(log_probs), progress) as bar:
@@ -234,7 +243,6 @@ def label_table(
             posterior[rows] = bag_posterior(part, some).weights.numpy()
             best[rows] = most_probable_labeling(part, some).numpy()
             bar.advance(len(rows))
-    place = places(order, n_rows)
     row = 0
     added = [MOST_PROBABLE, *_added(model.classes)]
     with _writer(out, source.schema, kept, added) as write:

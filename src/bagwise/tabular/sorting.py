@@ -137,6 +137,8 @@ class _Sorting:
     def _append(self, bags: IntArray, rows: Inputs, records: IntArray) -> set[int]:
         """Append a batch; returns the parts that it has rows of."""
         there = np.flatnonzero(bags >= 0)
+        if not len(there):
+            return set()
         own = np.empty((len(there), self.width + 1), dtype=np.float32)
         part = self.part_of_bag[bags[there]]
         order = np.argsort(part, kind="stable")

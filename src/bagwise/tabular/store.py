@@ -46,11 +46,9 @@ class Store:
         """The store at a given place, which is kept; or a hidden one beside a model's folder; or,
         without that, in the system's folder for temporary files.
         """
-        if given is not None:
-            return cls(Path(os.path.realpath(given)), keep=True)
-        if out is None:
+        if out is None and given is None:
             return cls(Path(tempfile.mkdtemp(prefix="bagwise-")))
-        return cls(_beside(out))
+        return cls(place_of(out, given), keep=given is not None)
 
     def done(self) -> None:
         """Remove it, unless it is to be kept."""
@@ -99,15 +97,19 @@ class Store:
             )
 
 
-def _beside(out: Path) -> Path:
+def place_of(out: Path | None, given: Path | None = None) -> Path:
+    """The given folder, or the hidden one beside a model's."""
+    if given is not None:
+        return Path(os.path.realpath(given))
+    assert out is not None
     place = Path(os.path.realpath(out))
     return place.with_name(f".{place.name}.store")
 
 
 def remove_store(out: Path | None) -> None:
     """Remove what a stopped fit has left beside a model's folder."""
-    if out is not None and (_beside(out) / _MARK).is_file():
-        shutil.rmtree(_beside(out), ignore_errors=True)
+    if out is not None and (place_of(out) / _MARK).is_file():
+        shutil.rmtree(place_of(out), ignore_errors=True)
 
 
 def digest_of(identity: Any) -> str:

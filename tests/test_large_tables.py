@@ -1,0 +1,472 @@
+"""Tables larger than memory: rows are sorted by bag into a file, and the model is the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from bagwise.cli import app
+from bagwise.data import stored
+from bagwise.data.stored import StoredRows
+from bagwise.tabular import large, memory_size, sorting, tuning
+from bagwise.tabular.columns import Columns
+from bagwise.tabular.fitting import fit_table
+from bagwise.tabular.memory_size import bytes_of
+from bagwise.tabular.number_columns import _Numbering
+from bagwise.tabular.sorting import sorted_rows
+from bagwise.tabular.source import Source
+from bagwise.tabular.store import Store
+from bagwise.tabular.streaming import StreamedSource
+
+BUDGET = "100MB"
+
+
+class KilledError(BaseException):
+    """What ends a process."""
+
+
+def some_rows(n_bags: int, rows: int, seed: int = 0) -> tuple[Any, Any]:
+    """(rows,) bags, of which -1 is none and each of the others occurs, and (rows, 3) numbers."""
+    rng = np.random.default_rng(seed)
+    bags = np.concatenate([np.arange(n_bags), rng.integers(-1, n_bags, rows - n_bags)])
+    rng.shuffle(bags)
+    return bags, rng.random((rows, 3), dtype=np.float32)
+
+
+def sort(
+    store: Store, bags: Any, rows: Any, part_bytes: int, step: int = 7, read: Any = None
+) -> Any:
+    """What `sorted_rows` makes of rows that come in batches; `read` counts those encoded."""
+
+    def batches() -> Iterator[Any]:
+        for start in range(0, len(bags), step):
+            some = slice(start, start + step)
+
+            def encode(some: slice = some) -> Any:
+                if read is not None:
+                    read.append(some.start)
+                return rows[some]
+
+            yield bags[some], encode
+
+    sizes = np.bincount(bags[bags >= 0])
+    path = sorted_rows(store, "rows", batches, sizes, 3, part_bytes, len(bags))
+    return np.fromfile(path, np.float32).reshape(-1, 3)
+
+
+def in_order(bags: Any, rows: Any) -> Any:
+    there = np.flatnonzero(bags >= 0)
+    return rows[there[np.argsort(bags[there], kind="stable")]]
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(1, 30),
+    st.integers(0, 200),
+    st.sampled_from([1, 40, 300, 10**6]),
+    st.integers(1, 60),
+    st.integers(0, 2**16),
+)
+def test_rows_are_sorted_by_bag_and_those_of_a_bag_stay_in_order(
+    n_bags: int, more: int, part_bytes: int, step: int, seed: int
+) -> None:
+    bags, rows = some_rows(n_bags, n_bags + more, seed)
+    store = Store.beside(None, None)
+    try:
+        assert np.array_equal(sort(store, bags, rows, part_bytes, step), in_order(bags, rows))
+        assert not (store.folder / "parts").exists()
+    finally:
+        store.done()
+    assert not store.folder.exists()
+
+
+def test_a_bag_larger_than_a_part_is_copied_piece_by_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sorting, "_PIECE", 30)
+    bags, rows = some_rows(4, 200)
+    bags[bags == 2] = 1
+    bags[bags == 3] = 2
+    assert np.array_equal(sort(Store(tmp_path / "s"), bags, rows, 100), in_order(bags, rows))
+
+
+def test_sorting_that_was_stopped_at_any_moment_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sorting, "_NOTED", 1)
+    bags, rows = some_rows(12, 100)
+    real, left = Store.write, [0]
+
+    def write(self: Store, *arguments: Any) -> None:
+        if not left[0]:
+            raise KilledError
+        left[0] -= 1
+        real(self, *arguments)
+
+    monkeypatch.setattr(Store, "write", write)
+    stopped = 0
+    while True:
+        store, read = Store(tmp_path / str(stopped)), []
+        left[0] = stopped
+        try:
+            found = sort(store, bags, rows, 300)
+        except KilledError:
+            assert store.read("sorted", "rows") is None
+            left[0] = 1000
+            # An unfinished batch is cut off again.
+            for file in store.folder.glob("parts/*"):
+                with file.open("ab") as more:
+                    more.write(b"half a record")
+            found = sort(Store(store.folder), bags, rows, 300, read=read)
+            assert len(read) == max(15 - stopped, 0)
+            stopped += 1
+        else:
+            break
+        assert np.array_equal(found, in_order(bags, rows))
+    assert stopped > 18
+    assert np.array_equal(found, in_order(bags, rows))
+
+
+@pytest.mark.parametrize("damage", ["part", "rows", "journal"])
+def test_what_is_missing_of_a_stopped_sort_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    monkeypatch.setattr(sorting, "_NOTED", 1)
+    bags, rows = some_rows(12, 100)
+    store, real = Store(tmp_path / "s"), sorting._Sorting._place
+
+    def place(self: Any, part: int, *rest: Any) -> None:
+        if part == 2:
+            raise KilledError
+        real(self, part, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sorting._Sorting, "_place", place)
+        with pytest.raises(KilledError):
+            sort(store, bags, rows, 300)
+    if damage == "part":
+        (store.folder / "parts" / "000003").write_bytes(b"")
+    elif damage == "rows":
+        (store.folder / "rows").unlink()
+    else:
+        (store.folder / "sorting.json").write_text("{")
+    assert np.array_equal(sort(store, bags, rows, 300), in_order(bags, rows))
+
+
+def test_a_cut_file_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
+    bags, rows = some_rows(5, 40)
+    store, read = Store(tmp_path / "s"), []
+    sort(store, bags, rows, 300)
+    assert np.array_equal(sort(store, bags, rows, 50, read=read), in_order(bags, rows))
+    assert not read
+    with (store.folder / "rows").open("r+b") as file:
+        file.truncate(100)
+    assert np.array_equal(sort(store, bags, rows, 300, read=read), in_order(bags, rows))
+    assert read
+
+
+def test_a_full_disk_is_noticed_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 500}))
+    bags, rows = some_rows(5, 400)
+    with pytest.raises(
+        ValueError, match=r"take 1\d KB on the disk, and 500 B are free at .*--store"
+    ):
+        sort(Store(tmp_path / "s"), bags, rows, 10**6)
+
+
+def test_rows_of_selected_bags_are_those_of_an_array(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.array([3, 1, 4, 2])
+    rows = rng.random((10, 2), dtype=np.float32)
+    rows.tofile(tmp_path / "rows")
+    whole = StoredRows.of_file(tmp_path / "rows", sizes, 2, 10, "digest")
+    kept = whole.select(np.array([3, 0]))
+    expected = rows[[8, 9, 0, 1, 2]]
+    assert kept.shape == (5, 2)
+    assert np.array_equal(kept[:], expected)
+    assert torch.equal(kept.double(), torch.from_numpy(expected).double())
+    assert np.array_equal(kept.take(torch.tensor([4, 0])).numpy(), expected[[4, 0]])
+    assert np.array_equal(kept.select(np.array([1]))[:], rows[:3])
+    assert len({part.fingerprint() for part in (whole, kept, kept.select(np.array([1])))}) == 3
+    assert kept.fingerprint() == whole.select(np.array([3, 0])).fingerprint()
+
+
+def test_what_is_kept_of_rows_lies_in_a_file_without_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "_SMALL", 10)
+    np.zeros((4, 1), np.float32).tofile(tmp_path / "rows")
+    rows = StoredRows.of_file(tmp_path / "rows", np.array([4]), 1, 10, "")
+    kept = rows.full((4, 3), -1.0, torch.float64)
+    kept[2] = 5
+    assert kept.tolist() == [[-1] * 3, [-1] * 3, [5] * 3, [-1] * 3]
+    assert [path.name for path in tmp_path.iterdir()] == ["rows"]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("2GB", 2 * 10**9), ("1.5 gib", 3 * 2**29), ("64000KB", 64 * 10**6), (10**9, 10**9)],
+)
+def test_sizes_are_read_as_people_write_them(text: str | int, size: int) -> None:
+    assert bytes_of(text) == size
+
+
+@pytest.mark.parametrize("text", ["2", "GB", "2 G B", "-2GB", "2XB", "", "nan GB", "1e3MB"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"a size such as 500MB, 2GB or 1.5GiB is expected"):
+        bytes_of(text)
+
+
+@pytest.mark.parametrize("text", ["63MB", "0GB", 5])
+def test_a_size_that_is_too_small_is_refused(text: str | int) -> None:
+    with pytest.raises(ValueError, match="at least 64 MB are needed"):
+        bytes_of(text)
+
+
+@given(st.lists(st.lists(st.integers(-9, 9), min_size=1), min_size=1, max_size=4), st.booleans())
+def test_a_column_that_numbers_rows_is_known_without_keeping_it(
+    parts: list[list[int]], make: bool
+) -> None:
+    if make:  # few random lists are gapless
+        flat = np.random.default_rng(len(parts)).permutation(sum(map(len, parts))) - 3.0
+        arrays = np.split(flat, np.cumsum([len(part) for part in parts])[:-1])
+    else:
+        arrays = [np.array(part, dtype=np.float64) for part in parts]
+    numbering, goes_on = _Numbering(), True
+    for array in arrays:
+        goes_on = goes_on and numbering.goes_on(array)
+    values = np.concatenate(arrays)
+    ordered = np.sort(values)
+    differ = len(np.unique(values)) == len(values)
+    gapless = ordered[-1] - ordered[0] == len(values) - 1
+    in_order = any(np.array_equal(x, ordered) for x in (values, values[::-1]))
+    if goes_on:
+        assert numbering.numbers_rows() == (differ and (gapless or in_order))
+    else:
+        assert not differ
+
+
+def text_table() -> dict[str, list[Any]]:
+    """Columns of every kind, of which some seem to be another one for a while."""
+    rng, n = np.random.default_rng(0), 400
+    late = [*(["1"] * 390), *(["old"] * 10)]
+    return {
+        "bag": [f"{b:03d}" for b in rng.integers(10, size=n)],
+        "number": [f"{x:.3f}" if x < 1 else "NA" for x in rng.normal(size=n)],
+        "truth": [str(x).lower() for x in rng.random(n) < 0.5],
+        "date": [f"2020-01-{d:02d}" for d in rng.integers(1, 29, n)],
+        "time": [f"{h:02d}:30:00" for h in rng.integers(24, size=n)],
+        "late": late,
+        "empty": ["NA"] * n,
+        "text": [f"city {c}" for c in rng.integers(5, size=n)],
+    }
+
+
+def test_a_csv_file_has_the_same_types_and_rows_as_when_it_is_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bagwise.tabular.source._BLOCK", 4000)
+    monkeypatch.setattr("bagwise.tabular.source.ROWS", 30)
+    monkeypatch.setattr("bagwise.tabular.streaming.ROWS", 30)
+    table = text_table()
+    pcsv.write_csv(pa.table(table), tmp_path / "a.csv")
+    other = pa.table(table | {"empty": ["Rome", *["NA"] * 399]})
+    pcsv.write_csv(other, tmp_path / "b.csv")
+    numbers = other.set_column(1, "number", pa.array(np.arange(400.0)))
+    pq.write_table(numbers.drop(["truth", "date", "time"]), tmp_path / "c.parquet")
+    pcsv.write_csv(pa.table(table).drop(["truth", "date", "time"]), tmp_path / "d.csv")
+    for files in (["a.csv"], ["a.csv", "b.csv"], ["d.csv", "c.parquet"]):
+        paths = [tmp_path / name for name in files]
+        whole, streamed = Source(paths, as_text=["bag"]), StreamedSource(paths, ["bag"], 10**8)
+        assert streamed.schema == whole.schema
+        assert streamed.rows == whole.rows
+        for columns in (None, ["text", "number"]):
+            pairs = zip(whole.batches(columns), streamed.batches(columns), strict=True)
+            assert all(one.equals(other) for one, other in pairs)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of 700 rows in 21 bags, one of more rows than a batch has, and their counts."""
+    folder = tmp_path_factory.mktemp("tables")
+    rng = np.random.default_rng(0)
+    bag = np.concatenate([np.full(300, 20), np.repeat(np.arange(20), 20)])
+    rng.shuffle(bag)
+    yes = rng.random(700) < 0.2 + 0.6 * (bag % 4) / 3
+    table = {
+        "bag": [f"B{b}" for b in bag],
+        "x": [None if i % 50 == 7 else float(v) for i, v in enumerate(rng.normal(size=700) + yes)],
+        "income": np.exp(rng.normal(size=700) + yes),
+        "town": np.array(["Elm", "Oak", "Ash"])[rng.integers(3, size=700)].tolist(),
+        "seen": [f"2020-01-{d:02d}" for d in rng.integers(1, 29, 700)],
+    }
+    pq.write_table(pa.table(table), folder / "rows.parquet", row_group_size=100)
+    pcsv.write_csv(pa.table(table), folder / "rows.csv")
+    counts = [f"B{b},{(~yes[bag == b]).sum()},{yes[bag == b].sum()}" for b in rng.permutation(21)]
+    (folder / "bags.csv").write_text("\n".join(["bag,no,yes", *counts]) + "\n")
+    return folder
+
+
+QUICK = {"model": "linear", "lr": 0.03, "epochs": 3}
+
+
+def content(model: Path) -> list[Any]:
+    """All that a model folder holds, but for the times that were measured."""
+    config, facts = (json.loads((model / name).read_text()) for name in ("config.json", "fit.json"))
+    for row in config["history"]:
+        row.pop("seconds", None)
+    del facts["seconds"]
+    tensors = [path.read_bytes() for path in sorted(model.glob("*.safetensors"))]
+    rest = [(model / name).read_bytes() for name in ("columns.json", "held_out_bags.csv")]
+    return [sorted(path.name for path in model.iterdir()), config, facts, tensors, rest]
+
+
+def fit(made: Path, out: Path, kind: str = "parquet", **more: Any) -> list[Any]:
+    fit_table(made / f"rows.{kind}", "bag", made / "bags.csv", out=out, **QUICK | more)
+    return content(out)
+
+
+@pytest.fixture
+def tight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of few rows, nothing read at once, everything kept in files."""
+    monkeypatch.setattr(large, "_PART", 10**5)
+    monkeypatch.setattr(stored, "_IN_MEMORY", 10**9)
+    monkeypatch.setattr(stored, "_SMALL", 10)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("cross_validated", [True, False])
+def test_the_model_is_the_same_bit_for_bit(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cross_validated: bool
+) -> None:
+    if not cross_validated:
+        monkeypatch.setattr(tuning, "CROSS_VALIDATED", 0)
+        monkeypatch.setattr(tuning, "FEW_BAGS", 0)
+    plain = fit(made, tmp_path / "plain", kind)
+    with monkeypatch.context() as patch:
+        tight.__wrapped__(patch)  # type: ignore[attr-defined]
+        assert fit(made, tmp_path / "stored", kind, memory=BUDGET) == plain
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("more", [{"lr": None, "epochs": None}, {"method": "rc"}])
+def test_other_ways_to_fit_give_the_same_model_too(
+    made: Path, tmp_path: Path, tight: None, more: dict[str, Any]
+) -> None:
+    assert fit(made, tmp_path / "stored", memory=BUDGET, **more) == fit(
+        made, tmp_path / "plain", **more
+    )
+
+
+def test_a_fit_that_was_stopped_while_sorting_and_training_goes_on(
+    made: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, out = fit(made, tmp_path / "plain"), tmp_path / "stored"
+    real = sorting._Sorting._place
+
+    def place(self: Any, part: int, *rest: Any) -> None:
+        if part == 2:
+            raise KilledError
+        real(self, part, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sorting._Sorting, "_place", place)
+        with pytest.raises(KilledError):
+            fit(made, out, memory=BUDGET)
+    assert (tmp_path / ".stored.store" / "parts").exists()
+    monkeypatch.setattr(Columns, "encode", None)  # all rows are in the parts
+    with monkeypatch.context() as patch:
+        patch.setattr("bagwise.tabular.fitting.assess", None)
+        with pytest.raises(TypeError):
+            fit(made, out, memory=BUDGET)
+    assert (tmp_path / ".stored.store" / "rows").exists()
+    assert fit(made, out, memory=BUDGET) == plain
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_store_that_is_kept_serves_again_until_the_table_changes(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(made, tmp_path / "data")
+    data, store = tmp_path / "data", tmp_path / "store"
+    plain = fit(data, tmp_path / "plain")
+    assert fit(data, tmp_path / "first", memory=BUDGET, store=store) == plain
+    with monkeypatch.context() as patch:
+        patch.setattr(StreamedSource, "batches", None)
+        assert fit(data, tmp_path / "second", memory=BUDGET, store=store) == plain
+    table = pq.read_table(data / "rows.parquet")
+    doubled = pa.array(np.asarray(table["income"]) ** 2)
+    pq.write_table(table.set_column(2, "income", doubled), data / "rows.parquet")
+    changed = fit(data, tmp_path / "plain")
+    assert changed != plain
+    assert fit(data, tmp_path / "first", memory=BUDGET, store=store) == changed
+    assert sorted(path.name for path in store.iterdir()) == [
+        "bagwise-store.json", "codes", "columns.json", "reading.json", "rows", "sorted.json",
+    ]  # fmt: skip
+
+
+def test_notes_about_columns_are_given_again(made: Path, tmp_path: Path) -> None:
+    table = pq.read_table(made / "rows.parquet")
+    codes = pa.array([99999.0 if i % 9 == 0 else float(i % 50) for i in range(700)])
+    pq.write_table(table.append_column("age", codes), tmp_path / "rows.parquet")
+    shutil.copy(made / "bags.csv", tmp_path)
+    for out in ("one", "two"):
+        with pytest.warns(UserWarning, match="99999, far from all other values"):
+            fit(tmp_path, tmp_path / out, memory=BUDGET, store=tmp_path / "store")
+
+
+def test_ctrl_c_says_where_the_sorted_rows_are(
+    made: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def place(*rest: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sorting._Sorting, "_place", place)
+    command = ["fit", str(made / "rows.csv"), "--bag", "bag", "--labels", str(made / "bags.csv")]
+    command += ["--memory", BUDGET, "--out", str(tmp_path / "model")]
+    for more, folder in ([], ".model.store"), (["--store", str(tmp_path / "rows")], "rows"):
+        result = CliRunner().invoke(app, [*command, *more])
+        assert result.exit_code == 130
+        assert f"kept in {tmp_path / folder}; the same command goes on" in result.output
+        assert f"sorted by bag into {tmp_path / folder}, which will take" in result.output
+
+
+def refused(*arguments: Any) -> str:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == 2, result.output
+    return result.output
+
+
+def test_mistakes_are_named(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ("fit", made / "rows.csv", "--bag", "bag", "--labels", made / "bags.csv")
+    command = (*command, "--out", tmp_path / "model")
+    assert "--memory, too" in refused(*command, "--store", tmp_path / "s")
+    within = (*command, "--memory", "100MB")
+    assert "memory is '2'" in refused(*command, "--memory", "2")
+    assert "leave --row-labels or --memory out" in refused(*within, "--row-labels", "town")
+    assert "choose one of cc," in refused(*within, "--method", "llpfc")
+    assert "other things than sorted rows" in refused(*within, "--store", made)
+    monkeypatch.setattr(large, "_PROBABILITY", 50_000)
+    assert "2 classes and up to 300 rows in a bag, at least 134 MB" in refused(*within)
+    monkeypatch.setattr("bagwise.tabular.streaming._COLUMN", 30_000_000)
+    assert "with 5 columns, at least 182 MB are needed" in refused(*within)
+    monkeypatch.setattr(memory_size, "free_memory", lambda: 2_000)
+    assert "2 KB are free; say how much may be used, for instance --memory 64MB" in refused(
+        *command
+    )
+    parquet = (*command[:1], made / "rows.parquet", *command[2:])
+    assert "the table, encoded, takes" in refused(*parquet)
+    assert not (tmp_path / "model").exists()
