@@ -1,6 +1,6 @@
 """`bagwise fit --memory` on a table ten times as large as the memory that it may use.
 
-python benchmarks/memory.py                    # 3.5 million rows, 150 columns, 200 MB
+python benchmarks/memory.py                    # 5.2 million rows, 100 columns, 200 MB
 python benchmarks/memory.py --rows 250000 --columns 40 --memory 100MB
 
 The same table is fitted within the budget and without one. A process that has fitted a tiny table
@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 
 from bagwise.tabular.memory_size import bytes_of, shown_size
 
-BAG, CLASSES, BATCH, TEST = 1000, 2, 20_000, 50_000
+BAG, CLASSES, BATCH, TEST = 1000, 2, 50_000, 50_000
 
 # Fits a tiny table, says what memory it has, and does what it is asked to.
 CHILD = """
@@ -69,7 +69,8 @@ def generate(folder: Path, name: str, rows: int, columns: int, seed: int) -> Non
     counts = np.zeros((bags, CLASSES), dtype=np.int64)
     names = [f"x{i}" for i in range(columns)]
     fields = [("bag", pa.int64()), *((name, pa.float32()) for name in names), ("y", pa.int8())]
-    with pq.ParquetWriter(folder / f"{name}.parquet", pa.schema(fields)) as writer:
+    file = folder / f"{name}.parquet"
+    with pq.ParquetWriter(file, pa.schema(fields), use_dictionary=False) as writer:
         for start in range(0, rows, BATCH):
             n = min(BATCH, rows - start)
             bag = rng.integers(bags, size=n)  # the rows of a bag are all over the table
@@ -133,8 +134,8 @@ def measured(folder: Path, name: str, memory: str | None, limit: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=3_500_000)
-    parser.add_argument("--columns", type=int, default=150)
+    parser.add_argument("--rows", type=int, default=5_200_000)
+    parser.add_argument("--columns", type=int, default=100)
     parser.add_argument("--memory", default="200MB")
     parser.add_argument("--folder", type=Path, help="for temporary files")
     options = parser.parse_args()

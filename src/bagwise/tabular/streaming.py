@@ -16,8 +16,9 @@ from bagwise.tabular.values import is_text
 
 _BUFFER = 1 << 15  # bytes of each column of a Parquet file that are read at a time
 _CELL = 24  # bytes that a cell of a batch takes while it is read and encoded
-_COLUMN = 400_000  # bytes that are kept of a column while it is learnt what it means,
-_PAGE = 2_000_000  # and of a Parquet file's, at most, while it is decoded
+_COLUMN = 500_000  # bytes that are kept of a column while it is learnt what it means,
+_PAGE = 3_000_000  # and of a Parquet file's, at most, while it is decoded
+_CHUNK = 1000  # bytes that are known of a column in a row group
 _LEAST = 32_000_000  # bytes for the rest
 
 
@@ -38,7 +39,7 @@ class StreamedSource(Source):
         self._counted: dict[Path, int] = {}
         self.batch_rows = ROWS
         super().__init__(paths, typed=True, as_text=as_text)
-        needed = _LEAST + len(self.schema.names) * (_COLUMN + self._page())
+        needed = _LEAST + len(self.schema.names) * _COLUMN + self._for_parquet()
         if needed > budget:
             raise ValueError(
                 f"memory is {shown_size(budget)}; with {len(self.schema.names)} columns, at least "
@@ -47,15 +48,16 @@ class StreamedSource(Source):
         room = (budget - needed) // 2 // (_CELL * len(self.schema.names))
         self.batch_rows = min(max(room, 1), ROWS)
 
-    def _page(self) -> int:
-        """Bytes that reading a column of a Parquet file takes, for those of it that are decoded."""
+    def _for_parquet(self) -> int:
+        """Bytes that reading Parquet files takes, at most one of them at a time."""
         most = 0
         for file in filter(is_parquet, self.files):
             about = pq.read_metadata(file)
             groups = (about.row_group(i) for i in range(about.num_row_groups))
             size = max((group.total_byte_size for group in groups), default=0)
-            most = max(most, size // max(about.num_columns, 1) * 3 // 2)
-        return min(most, _PAGE)
+            known = _CHUNK * about.num_row_groups * about.num_columns
+            most = max(most, known + min(3 * size, _PAGE * about.num_columns))
+        return most
 
     def _open(self, file: Path) -> pa.Schema:
         if is_parquet(file):
