@@ -19,7 +19,7 @@ from bagwise.storage.schema import wrong
 
 _FACTS = "bagwise"
 _DIGESTS = "digests"
-LARGE = 1 << 26  # bytes of a tensor above which it is written without a copy
+LARGE = 1 << 24  # bytes of tensors above which they are written without a copy
 # How safetensors names the types that Bagwise keeps, in the order in which it writes them.
 _KINDS = {
     torch.int64: "I64",
@@ -120,7 +120,7 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, 
     content = facts | {_DIGESTS: _digests(own, facts)}
     metadata = {_FACTS: json.dumps(content)}
     known = all(tensor.dtype in _KINDS for tensor in own.values())
-    if known and any(tensor.nbytes > LARGE for tensor in own.values()):
+    if known and sum(tensor.nbytes for tensor in own.values()) > LARGE:
         write_pieces(path, _in_pieces(own, metadata))
         return
     write_atomically(

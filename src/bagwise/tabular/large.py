@@ -124,8 +124,9 @@ def read_sorted(
         most = min(4 * NUMBERS, budget // NUMBER)
         return with_useful_logs(rows, seed, encode, most).to_json()
 
-    identity = [reading.identity, bags.fingerprint(), _digest(bag_of_code)]
-    columns = Columns.from_json(store.once("columns", [identity, seed, budget], choose_columns))
+    identity = [reading.identity, _digest(bag_of_code), _digest(bags.sizes)]
+    chosen_by = [identity, bags.fingerprint(), seed, budget]
+    columns = Columns.from_json(store.once("columns", chosen_by, choose_columns))
     width = len(columns.encoded_names)
     identity = [*identity, columns.to_json()]
     say(bags.n_instances * width * 4)

@@ -20,6 +20,7 @@ _COLUMN = 500_000  # bytes that are kept of a column while it is learnt what it 
 _PAGE = 3_000_000  # and of a Parquet file's, at most, while it is decoded
 _CHUNK = 1000  # bytes that are known of a column in a row group
 _LEAST = 32_000_000  # bytes for the rest
+_FEWEST = 1024  # rows of a batch
 
 
 class StreamedSource(Source):
@@ -46,7 +47,7 @@ class StreamedSource(Source):
                 f"{-(-needed // 10**6):,} MB are needed."
             )
         room = (budget - needed) // 2 // (_CELL * len(self.schema.names))
-        self.batch_rows = min(max(room, 1), ROWS)
+        self.batch_rows = min(max(room, _FEWEST), ROWS)
 
     def _for_parquet(self) -> int:
         """Bytes that reading Parquet files takes, at most one of them at a time."""
