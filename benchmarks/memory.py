@@ -52,7 +52,8 @@ if task["limit"]:
 began = time.process_time()
 how["labels"] = folder / "labels.csv"
 out = folder / "model"
-fitted = fit_table(folder / "table.parquet", **how, model="linear", out=out, memory=task["memory"])
+how |= dict(model="linear", epochs=task["epochs"], lr=None if task["epochs"] is None else 0.01)
+fitted = fit_table(folder / "table.parquet", **how, out=out, memory=task["memory"])
 cpu = time.process_time() - began
 scores = evaluate_table(fitted, folder / "test.parquet", "y")
 facts = fitted.facts
@@ -97,9 +98,11 @@ def anonymous(pid: int) -> int:
     return int(found[0]) * 1024 if found else 0
 
 
-def measured(folder: Path, name: str, memory: str | None, limit: int) -> None:
+def measured(
+    folder: Path, name: str, memory: str | None, limit: int, epochs: int | None = None
+) -> None:
     """Fit in a process of its own, and print what it took."""
-    task = {"folder": str(folder), "memory": memory, "limit": limit}
+    task = {"folder": str(folder), "memory": memory, "limit": limit, "epochs": epochs}
     # One arena, one thread and the system's allocator: reserved memory is memory that is used.
     one = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
     child = subprocess.Popen(
@@ -137,6 +140,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_200_000)
     parser.add_argument("--columns", type=int, default=100)
     parser.add_argument("--memory", default="200MB")
+    parser.add_argument("--epochs", type=int, help="not to be chosen, nor the rate, which is .01")
     parser.add_argument("--folder", type=Path, help="for temporary files")
     options = parser.parse_args()
     budget = bytes_of(options.memory)
@@ -151,9 +155,10 @@ def main() -> None:
             f"{size / budget:.1f} times {options.memory}",
             flush=True,
         )
-        measured(folder, f"--memory {options.memory}", options.memory, budget)
-        measured(folder, "in memory", None, 0)
-        measured(folder, "in memory, with the limit of the first", None, budget)
+        n = options.epochs
+        measured(folder, f"--memory {options.memory}", options.memory, budget, n)
+        measured(folder, "in memory", None, 0, n)
+        measured(folder, "in memory, with the limit of the first", None, budget, n)
 
 
 if __name__ == "__main__":
