@@ -371,6 +371,29 @@ def test_other_ways_to_fit_give_the_same_model_too(
     )
 
 
+def test_a_search_among_perceptrons_finds_the_same(
+    made: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "CROSS_VALIDATED", 0)
+    monkeypatch.setattr(tuning, "FEW_BAGS", 0)
+    seen = []
+
+    def behind(search: tuning.Search, trial: Any, part: int, rival: Any) -> bool:
+        return not search._may_bend(rival)
+
+    def scores(X: Any, bags: Any, linear: Any) -> None:
+        seen.append(X)
+
+    monkeypatch.setattr(tuning.Search, "_is_behind", behind)
+    monkeypatch.setattr(tuning, "bend_scores", scores)
+    more = {"model": "auto", "lr": None, "epochs": None}
+    found = fit(made, tmp_path / "stored", memory=BUDGET, **more)
+    assert found == fit(made, tmp_path / "plain", **more)
+    of_file, of_memory = seen
+    assert (of_file == of_memory).all()
+    assert len(of_file) == 700
+
+
 def test_a_fit_that_was_stopped_while_sorting_and_training_goes_on(
     made: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -458,6 +481,7 @@ def test_mistakes_are_named(made: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert "memory is '2'" in refused(*command, "--memory", "2")
     assert "leave --row-labels or --memory out" in refused(*within, "--row-labels", "town")
     assert "choose one of cc," in refused(*within, "--method", "llpfc")
+    assert "leave --ray or --memory out" in refused(*within, "--ray")
     assert "other things than sorted rows" in refused(*within, "--store", made)
     monkeypatch.setattr(large, "_PROBABILITY", 50_000)
     assert "2 classes and up to 300 rows in a bag, at least 134 MB" in refused(*within)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import Bags, FloatArray
+from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood.linear import LinearFit, occurring
 from bagwise.likelihood.objective import BagLikelihood, checked_features
 
@@ -15,6 +15,17 @@ _MOST_COLUMNS = 200
 _CLIPPED = 3.0  # standard deviations
 _LARGE = 5.0  # standard deviations of one score, or of the sum of all their squares
 _ALIKE = 1e-6  # share of a score's squares below which the linear ones say it all
+
+
+def bags_to_judge_by(bags: Bags) -> IntArray:
+    """Bags at random, in order, of up to 200,000 rows together.
+
+    >>> bags_to_judge_by(Bags([2, 1], [[1, 1], [0, 1]]))
+    array([0, 1])
+    """
+    order = np.random.default_rng(0).permutation(len(bags))
+    few: IntArray = np.sort(order[: int((np.cumsum(bags.sizes[order]) <= _ROWS).sum())])
+    return few
 
 
 def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | None:
@@ -32,12 +43,12 @@ def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | No
 
     is about standard normal where the logits are linear in X (the score test by outer products). It
     costs about as much as one evaluation of the likelihood for every four columns. Values are
-    clipped at three standard deviations. Up to 200,000 rows of bags at random are looked at.
+    clipped at three standard deviations.
 
     Args:
         X: (N, d) standardised features, sorted by bag.
         bags: sizes and counts.
-        fit: a model without bag effects, fitted to these bags.
+        fit: a model without bag effects, fitted to these bags, or to more of them.
 
     Returns:
         One score for each function and coordinate of the classes; functions that say nothing new
@@ -56,12 +67,9 @@ def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | No
     features = checked_features(X, bags)
     part, classes = occurring(bags)
     D = len(classes) - 1
-    order = np.random.default_rng(0).permutation(len(bags))
-    some = np.sort(order[: int((np.cumsum(bags.sizes[order]) <= _ROWS).sum())])
     d = features.shape[1]
-    if D == 0 or d > _MOST_COLUMNS or len(some) < _BAGS_PER_SCORE * (d + 1) * D:
+    if D == 0 or d > _MOST_COLUMNS or len(bags) < _BAGS_PER_SCORE * (d + 1) * D:
         return None
-    part, features = part.select(some), features[bags.rows(some)]
     likelihood = BagLikelihood(features, part)
     theta = np.vstack([fit.weights, fit.intercept])[:, classes] @ likelihood.basis
     residuals = likelihood.evaluate(theta).residuals @ likelihood.basis

@@ -130,7 +130,7 @@ def fit_table(
     key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)
     budget = None if memory is None else bytes_of(memory)
     if budget is not None:
-        refuse_what_needs_memory(method, row_labels)
+        refuse_what_needs_memory(method, row_labels, ray is not None)
     elif store is not None:
         raise ValueError("a store is for rows that memory does not hold; give --memory, too.")
     known = read_labels(labels, key, columns_of(classes) or None, numbers_are=labels_are)

@@ -60,8 +60,12 @@ class Reading:
     identity: Any
 
 
-def refuse_what_needs_memory(method: str, row_labels: str | None) -> None:
+def refuse_what_needs_memory(method: str, row_labels: str | None, on_ray: bool) -> None:
     """Say what cannot be done within a budget."""
+    if on_ray:
+        raise ValueError(
+            "the processes of Ray would each have all rows in memory; leave --ray or --memory out."
+        )
     if method not in KEPT:
         raise ValueError(
             f"the method {method} looks at all rows at once; with --memory choose one of "

@@ -15,9 +15,9 @@ from torch import nn
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
-from bagwise.data.inputs import full
+from bagwise.data.inputs import full, take
 from bagwise.estimator import LLPClassifier
-from bagwise.likelihood.bends import bend_scores, may_bend
+from bagwise.likelihood.bends import bags_to_judge_by, bend_scores, may_bend
 from bagwise.likelihood.ridge import bag_folds, mean_per_instance
 from bagwise.tabular.baseline import baseline_log_likelihoods, overall_shares
 from bagwise.tabular.intervals import fit_of
@@ -196,8 +196,11 @@ class Search:
         if rival.weights is None:
             return True
         W, b = (rival.weights[name].numpy() for name in ("weight", "bias"))
-        X = self.data.inputs.double().numpy()
-        return may_bend(bend_scores(X, self.data.bags, fit_of(W.T, b)))
+        if not len(judges := bags_to_judge_by(self.data.bags)):  # the first one is too large
+            return True
+        few = self.data.select(judges)
+        X = take(few.inputs, torch.arange(len(few))).double().numpy()
+        return may_bend(bend_scores(X, few.bags, fit_of(W.T, b)))
 
     def _on_all_splits(
         self, model: str, lr: float, rival: Trial | None, bar: WorkProgress
