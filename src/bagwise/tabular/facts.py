@@ -109,7 +109,8 @@ class FitSettings:
             if self.bag_effects is not None:
                 effects = f" with bag effects (log-odds vary by {log_odds(self.bag_effects):.2f})"
             return f"{self.model}{effects}, by maximum likelihood with ridge {self.ridge:.3g}"
-        return f"{self.model}, {self.method}, learning rate {self.lr:g}, {self.epochs} epochs"
+        epochs = "epoch" if self.epochs == 1 else "epochs"
+        return f"{self.model}, {self.method}, learning rate {self.lr:g}, {self.epochs} {epochs}"
 
     def temperature_in_words(self) -> str:
         """What the temperature means; nothing if it is 1."""
