@@ -171,6 +171,13 @@ def test_a_run_is_given_up_when_workers_are_lost_again_and_again_without_an_epoc
     assert not list(tmp_path.iterdir())
 
 
+def test_what_is_no_address_is_named(tmp_path: Path) -> None:
+    train = (*TRAIN, "cc", "--out", tmp_path / "runs", "--ray-address", "nowhere")
+    code, output = command(*train)
+    assert code == 2
+    assert "the address of Ray is nowhere; HOST:PORT is expected" in output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -43,6 +43,12 @@ def cluster(address: str | None = None, cores: int | None = None) -> Iterator[in
         ray.init(runtime_env=_plugins(), **settings)
     except ConnectionError as error:
         raise ValueError(f"there is no Ray cluster at {address}: {error}") from error
+    except ValueError as error:
+        if address is None:
+            raise
+        raise ValueError(
+            f"the address of Ray is {address}; HOST:PORT is expected ({error})."
+        ) from error
     except RuntimeError as error:
         raise ValueError(f"Ray cannot be started here: {error}") from error
     try:
