@@ -366,6 +366,11 @@ def test_estimate_asks_which_bag_a_row_is_in(made: Path, tmp_path: Path) -> None
     code, output = command(*estimate, "--bag", "place", "--out", tmp_path / "place.csv")
     assert code == 0, output
     assert "95 % interval" in output
+    n = len(read(made / "new.csv"))
+    known = f"{n:,} rows are of bags that the model knows, and have their effect; 0 are of others"
+    assert known in output
+    output = command(*estimate, "--bag", "truth")[1]  # no bags of the model
+    assert f"0 rows are of bags that the model knows, and have their effect; {n:,} are" in output
     same = ("estimate", made / "m", made / "new.csv", "--by", "truth", "--out")
     assert command(*same, tmp_path / "school.csv")[0] == 0
     assert read(tmp_path / "place.csv") == read(tmp_path / "school.csv")

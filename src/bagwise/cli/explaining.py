@@ -243,11 +243,13 @@ def refuse_picture(path: Path, force: bool) -> None:
 
 
 def _show_shares(names: list[str], found: list[GroupShare]) -> None:
+    from bagwise.cli.showing import show_known_bags
     from bagwise.tabular.names import one_line
 
     first = found[0]
     ranges = {name: there for name, there in _RANGES.items() if getattr(first, there) is not None}
     labels = list(dict.fromkeys(share.label for share in found))
+    groups = found[:: len(labels)]
     title = "Estimated shares, in %"
     if len(labels) == 2:
         title = f"Estimated share of {labels[1]!r}, in %; {labels[0]!r} has the rest"
@@ -273,6 +275,9 @@ def _show_shares(names: list[str], found: list[GroupShare]) -> None:
     _say_fewer(len(shown), len(found))
     if "bounds" in ranges.values():
         console.print("By the counts of the bags alone, a share cannot lie outside its bounds.")
+    if first.of_known_bags is not None:
+        known = sum(group.of_known_bags or 0 for group in groups)
+        show_known_bags(known, sum(group.rows for group in groups))
     if first.interval is None:
         console.print(
             "There are no intervals: how sure a model is of its shares is known only of linear "

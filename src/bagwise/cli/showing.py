@@ -90,13 +90,17 @@ def show_bags_used(written: Written) -> None:
             highlight=False,
         )
     if written.of_known_bags is not None:
-        new = written.rows - written.of_known_bags
-        console.print(
-            f"{written.of_known_bags:,} rows are of bags that the model knows, and have their "
-            f"effect; {new:,} are of others, and have the mean over bags.",
-            soft_wrap=True,
-            highlight=False,
-        )
+        show_known_bags(written.of_known_bags, written.rows)
+
+
+def show_known_bags(known: int, rows: int) -> None:
+    """How many of the rows have the effect of their bag."""
+    console.print(
+        f"{known:,} rows are of bags that the model knows, and have their effect; "
+        f"{rows - known:,} are of others, and have the mean over bags.",
+        soft_wrap=True,
+        highlight=False,
+    )
 
 
 def show_label_columns(written: Written) -> None:

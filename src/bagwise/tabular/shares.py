@@ -41,6 +41,8 @@ class GroupShare:
         bootstrap: the same by the bootstrap over bags; None where that was not asked for.
         bounds: least and largest share that the bags' counts allow, whatever the model says; None
             where the counts were not given.
+        of_known_bags: how many of the rows are of bags that the model knows; None of a model
+            without bag effects.
     """
 
     group: tuple[str, ...]
@@ -50,6 +52,7 @@ class GroupShare:
     interval: tuple[float, float] | None = None
     bootstrap: tuple[float, float] | None = None
     bounds: tuple[float, float] | None = None
+    of_known_bags: int | None = None
 
 
 def estimate_shares(
@@ -106,6 +109,9 @@ def estimate_shares(
     inputs, _ = encode_rows(source, model.columns, order, len(codes), progress)
     group, G = codes[order], len(names)
     rows = np.bincount(group, minlength=G)
+    in_known = None
+    if model.known_bags is not None and places is not None:
+        in_known = np.bincount(group[places < len(model.known_bags.names)], minlength=G)
     reach = again = None
     X = inputs.astype(np.float64) if known is not None else None
     if known is None or X is None:
@@ -142,6 +148,7 @@ def estimate_shares(
             interval=_around(shares[g, c], reach, g, c),
             bootstrap=_around(shares[g, c], again, g, c),
             bounds=None if bounds is None else (float(bounds[g, c, 0]), float(bounds[g, c, 1])),
+            of_known_bags=None if in_known is None else int(in_known[g]),
         )
         for g in np.flatnonzero(rows).tolist()
         for c, label in enumerate(model.classes)
