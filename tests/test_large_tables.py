@@ -467,6 +467,38 @@ def test_ctrl_c_says_where_the_sorted_rows_are(
         assert f"sorted by bag into {tmp_path / folder}, which will take" in result.output
 
 
+def test_ctrl_c_in_the_first_reading_says_that_nothing_is_kept(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def bag_codes(*rest: Any) -> Iterator[Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(large, "bag_codes", bag_codes)
+    command = ["fit", str(made / "rows.csv"), "--bag", "bag", "--labels", str(made / "bags.csv")]
+    result = CliRunner().invoke(app, [*command, "--memory", BUDGET, "--out", str(tmp_path / "m")])
+    assert result.exit_code == 130
+    assert "Nothing was finished yet" in result.output
+
+
+def test_a_fit_says_that_rows_are_sorted_already(made: Path, tmp_path: Path) -> None:
+    command = ["fit", str(made / "rows.csv"), "--bag", "bag", "--labels", str(made / "bags.csv")]
+    command += ["--memory", BUDGET, "--store", str(tmp_path / "s"), "--model", "linear"]
+    command += ["--epochs", "1", "--lr", ".1", "--out", str(tmp_path / "model")]
+    for said in ("which will take", f"Rows are in {tmp_path / 's'} already, sorted by bag"):
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.output
+        assert said in result.output
+
+
+def test_two_fits_do_not_sort_into_one_store(made: Path, tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    with (
+        Store(tmp_path / "s", keep=True).alone(),
+        pytest.raises(ValueError, match="another fit is sorting rows into"),
+    ):
+        fit(made, tmp_path / "model", memory=BUDGET, store=tmp_path / "s")
+
+
 def refused(*arguments: Any) -> str:
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == 2, result.output
@@ -483,6 +515,12 @@ def test_mistakes_are_named(made: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert "choose one of cc," in refused(*within, "--method", "llpfc")
     assert "leave --ray or --memory out" in refused(*within, "--ray")
     assert "other things than sorted rows" in refused(*within, "--store", made)
+    for inside in ("model", "model/rows"):
+        assert "within the model's folder" in refused(*within, "--store", tmp_path / inside)
+    below_a_file = made / "rows.csv" / "s"
+    assert f"{below_a_file} cannot be written: " in refused(*within, "--store", below_a_file)
+    assert "no file" in refused("fit", tmp_path / "none.csv", *within[2:])
+    assert not list(tmp_path.iterdir())  # no store without rows
     monkeypatch.setattr(large, "_PROBABILITY", 50_000)
     assert "2 classes and up to 300 rows in a bag, at least 134 MB" in refused(*within)
     monkeypatch.setattr("bagwise.tabular.streaming._COLUMN", 30_000_000)

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -193,7 +194,8 @@ def fit(
     from bagwise.tabular.source import spooled
     from bagwise.training.ray_cluster import cluster
 
-    with user_errors(lambda: _stopped(out, store)), spooled(data, sys.stdin.buffer) as files:
+    stopped = partial(_stopped, out, memory, store)
+    with user_errors(stopped), spooled(data, sys.stdin.buffer) as files:
         _refuse_closed_folder(out)
         refuse_other_things(out)
         there_is_ray = on_ray(ray, ray_address, workers)
@@ -233,14 +235,15 @@ def fit(
     )
 
 
-def _stopped(out: Path, store: Path | None) -> str:
+def _stopped(out: Path, memory: str | None, store: Path | None) -> str:
     """What is left of a fit after Ctrl-C."""
-    from bagwise.tabular.store import place_of
+    from bagwise.tabular.store import has_read, place_of
     from bagwise.tabular.workspace import kept
 
     home, done = kept(out)
-    if not done and (place := place_of(out, store)).is_dir():
-        return f"Stopped. What is sorted is kept in {place}; the same command goes on from there."
+    if not done and memory is not None and has_read(place := place_of(out, store)):
+        what = f"What is read and sorted is kept in {place}"
+        return f"Stopped. {what}; the same command goes on from there."
     if not done:
         return "Stopped. Nothing was finished yet; the same command begins anew."
     what = f"{len(done)} finished parts of the work are" if len(done) > 1 else "What is done is"

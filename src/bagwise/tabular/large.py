@@ -29,8 +29,8 @@ from bagwise.tabular.labels import LabelTable
 from bagwise.tabular.learning import ColumnLearner, Ordered
 from bagwise.tabular.linear import NUMBER
 from bagwise.tabular.memory_size import LEAST, shown_size
-from bagwise.tabular.sorting import Batches, sorted_rows
-from bagwise.tabular.store import Store, digest_of, files_as_they_are
+from bagwise.tabular.sorting import Batches, are_sorted, sorted_rows
+from bagwise.tabular.store import READING, Store, digest_of, files_as_they_are
 from bagwise.tabular.streaming import StreamedSource
 from bagwise.tabular.tails import NUMBERS, with_useful_logs
 from bagwise.training.progress import RowProgress
@@ -91,7 +91,7 @@ def read_sorted(
     skip_unmatched: bool,
     seed: int,
     progress: bool,
-    say: Callable[[int], None],
+    say: Callable[[int, bool], None],
 ) -> tuple[MatchedRows, StoredRows]:
     """The same as `match_rows`, `with_useful_logs` and `encode_rows`, with the rows in a store.
 
@@ -110,7 +110,8 @@ def read_sorted(
         skip_unmatched: leave out bags that only one of the files has.
         seed: of the bags by which logarithms are judged.
         progress: show bars, on a terminal.
-        say: is told how many bytes the sorted rows will take, before they are sorted.
+        say: is told how many bytes the sorted rows take, and whether they are sorted already,
+            before they are.
     """
     source.require(key)
     unused = [*key, *exclude]
@@ -133,7 +134,7 @@ def read_sorted(
     columns = Columns.from_json(store.once("columns", chosen_by, choose_columns))
     width = len(columns.encoded_names)
     identity = [*identity, columns.to_json()]
-    say(bags.n_instances * width * 4)
+    say(bags.n_instances * width * 4, are_sorted(store, identity, bags.sizes, width))
     path = sorted_rows(
         store,
         identity,
@@ -193,10 +194,10 @@ def _read(
             "notes": notes,
         }
 
-    known = store.read("reading", identity)
+    known = store.read(READING, identity)
     if known is not None and not (path.exists() and path.stat().st_size == 4 * known["rows"]):
-        store.forget("reading")
-    found = store.once("reading", identity, read)
+        store.forget(READING)
+    found = store.once(READING, identity, read)
     for note in found["notes"]:
         warnings.warn(note, UserWarning, stacklevel=4)
     codes = np.memmap(path, np.int32, "r", shape=(found["rows"],))

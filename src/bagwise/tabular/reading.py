@@ -95,25 +95,28 @@ def rows_in_store(
     data: Paths, labels: LabelTable, asked: Asked, store: Store, budget: int, progress: bool
 ) -> tuple[list[Path], MatchedRows, Inputs]:
     """The same within a budget of memory, the rows in a store."""
-    source = StreamedSource(data, asked.as_text, budget)
 
-    def say(size: int) -> None:
+    def say(size: int, are_there: bool) -> None:
         text = f"Rows are sorted by bag into {store.folder}, which will take {shown_size(size)}."
+        if are_there:
+            text = f"Rows are in {store.folder} already, sorted by bag ({shown_size(size)})."
         Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)
 
-    rows, inputs = read_sorted(
-        source,
-        asked.key,
-        labels,
-        store,
-        budget,
-        features=asked.features,
-        exclude=asked.exclude,
-        categorical=asked.categorical,
-        ordered=asked.ordered,
-        skip_unmatched=asked.skip_unmatched,
-        seed=asked.seed,
-        progress=progress,
-        say=say if progress else lambda size: None,
-    )
+    with store.alone():
+        source = StreamedSource(data, asked.as_text, budget)
+        rows, inputs = read_sorted(
+            source,
+            asked.key,
+            labels,
+            store,
+            budget,
+            features=asked.features,
+            exclude=asked.exclude,
+            categorical=asked.categorical,
+            ordered=asked.ordered,
+            skip_unmatched=asked.skip_unmatched,
+            seed=asked.seed,
+            progress=progress,
+            say=say if progress else lambda size, are_there: None,
+        )
     return source.files, rows, inputs

@@ -30,6 +30,12 @@ _NOTED = 1 << 28  # bytes after which it is noted how far the first pass has com
 _PIECE = 1 << 22  # bytes that are moved at a time
 
 
+def are_sorted(store: Store, identity: Any, sizes: IntArray, width: int) -> bool:
+    """Whether the file is there, for the same identity, and complete."""
+    total = int(sizes.sum()) * width * 4
+    return store.read(_SORTED, identity) is not None and _size(store.folder / _ROWS) == total
+
+
 def sorted_rows(
     store: Store,
     identity: Any,
@@ -55,7 +61,7 @@ def sorted_rows(
         progress: show bars, on a terminal.
     """
     path, total = store.folder / _ROWS, int(sizes.sum()) * width * 4
-    if store.read(_SORTED, identity) is not None and _size(path) == total:
+    if are_sorted(store, identity, sizes, width):
         return path
     store.forget(_SORTED)
     work = _Sorting(store, identity, sizes, width, part_bytes)

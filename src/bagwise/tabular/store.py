@@ -7,7 +7,8 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,13 @@ from bagwise.data.stored import STATE
 from bagwise.storage.files import write_atomically
 from bagwise.tabular.memory_size import shown_size
 
+try:
+    import fcntl
+except ImportError:  # Windows has none
+    fcntl = None  # type: ignore[assignment]
+
 FORMAT = 1
+READING = "reading"  # the name of what a first reading of a table says
 _MARK = "bagwise-store.json"
 _EDGE = 1 << 16  # bytes at both ends of a file that are looked at
 
@@ -36,8 +43,14 @@ class Store:
                 raise ValueError(
                     f"{folder} holds other things than sorted rows; give a new or empty folder."
                 )
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(mark, json.dumps({"format": FORMAT}).encode())
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_atomically(mark, json.dumps({"format": FORMAT}).encode())
+            except OSError as error:
+                raise ValueError(
+                    f"{folder} cannot be written: {error.strerror}; give another folder with "
+                    "--store."
+                ) from error
         for left in folder.glob(f"{STATE}*"):
             left.unlink()
 
@@ -48,7 +61,41 @@ class Store:
         """
         if out is None and given is None:
             return cls(Path(tempfile.mkdtemp(prefix="bagwise-")))
-        return cls(place_of(out, given), keep=given is not None)
+        place = place_of(out, given)
+        if out is not None and Path(os.path.realpath(out)) in (place, *place.parents):
+            raise ValueError(
+                f"--store is {given}, which is within the model's folder {out}; give another one."
+            )
+        return cls(place, keep=given is not None)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Within, no other process reads a table into it: they would mix their rows.
+
+        If nothing was kept by the end, it is removed, unless it is to be kept.
+        """
+        handle = os.open(self.folder / _MARK, os.O_RDONLY)
+        try:
+            self._lock(handle)
+            try:
+                yield
+            finally:
+                if [path.name for path in self.folder.iterdir()] == [_MARK]:
+                    self.done()
+        finally:
+            os.close(handle)
+
+    def _lock(self, handle: int) -> None:
+        try:
+            if fcntl is not None:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(
+                f"another fit is sorting rows into {self.folder}; wait for it, or give another "
+                "folder with --store."
+            ) from None
+        except OSError:
+            pass  # there are disks without locks
 
     def done(self) -> None:
         """Remove it, unless it is to be kept."""
@@ -104,6 +151,11 @@ def place_of(out: Path | None, given: Path | None = None) -> Path:
     assert out is not None
     place = Path(os.path.realpath(out))
     return place.with_name(f".{place.name}.store")
+
+
+def has_read(place: Path) -> bool:
+    """Whether a folder keeps at least what a first reading of a table says."""
+    return (place / f"{READING}.json").is_file()
 
 
 def remove_store(out: Path | None) -> None:
