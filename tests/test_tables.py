@@ -97,7 +97,7 @@ def test_a_number_that_comes_late_does_not_change_what_a_column_is(tmp_path: Pat
     [
         (["x,y\n1,2\n", "x\n1\n"], "1.csv has no column 'y', which .*0.csv has"),
         (["x\n1\n", "x,y\n1,2\n"], "0.csv has no column 'y', which .*1.csv has"),
-        (["x\n1\n", "x\na\n"], "do not agree on what the column 'x' holds"),
+        (["x\n1\n", "x\na\n"], "column 'x' holds: double in .*0.csv and string in .*1.csv"),
         (["x,x\n1,2\n"], "more than one column 'x'"),
         ([b"x,y\n\xe9,1\n"], "0.csv cannot be read: column 'x' is not UTF-8"),
         ([b"\xe9,y\n1,1\n"], "0.csv cannot be read"),

@@ -84,9 +84,11 @@ class Source:
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             if not self._typed:  # every file's values are parsed by themselves
                 return pa.string()
-            kinds = " and ".join(dict.fromkeys(str(kind) for kind in types))
+            first_with = dict(zip(reversed(types), reversed(self.files), strict=True))
+            kinds = [f"{kind} in {first_with[kind]}" for kind in dict.fromkeys(types)]
             raise ValueError(
-                f"the files do not agree on what the column {name!r} holds: {kinds}."
+                f"the files do not agree on what the column {name!r} holds: {' and '.join(kinds)}; "
+                "write it alike in all of them."
             ) from error
 
     def require(self, names: Iterable[str]) -> None:
