@@ -7,10 +7,7 @@ import json
 import os
 import signal
 import sys
-import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -257,35 +254,29 @@ def test_a_fit_on_ray_is_the_fit_of_one_process(models: tuple[Path, Path]) -> No
     assert len(facts[0]["tried"]) > 1
 
 
-def _kill_one(title: bytes, ended: threading.Event) -> int:
-    """Kill the first process of that title; returns how many were killed by the end."""
-    while not ended.is_set():
-        for process in Path("/proc").glob("[0-9]*/cmdline"):
-            with contextlib.suppress(OSError):
-                if process.read_bytes().startswith(title):
-                    os.kill(int(process.parent.name), signal.SIGKILL)
-                    return 1
-        time.sleep(0.01)
-    return 0
-
-
-@pytest.mark.skipif(not Path("/proc").exists(), reason="finds Ray's workers in /proc")
 def test_predictions_on_ray_are_those_of_one_process_though_one_of_ray_is_killed(
-    table: Path, models: tuple[Path, Path], address: str, tmp_path: Path
+    table: Path,
+    models: tuple[Path, Path],
+    address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = [table / name for name in ("b.parquet", "a.csv", "d.csv", "c.parquet")]
-    ended = threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        killed = pool.submit(_kill_one, b"ray::Map(_predicted)", ended)
-        try:
-            code, output = command(
-                *("predict", models[0], *files, "--out", tmp_path / "parts"),
-                *("--ray-address", address),
-            )
-        finally:
-            ended.set()
+    mark, predicted = tmp_path / "died", ray_predicting._predicted
+
+    def die_once(item: dict[str, Any], **settings: Any) -> dict[str, str]:
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return predicted(item, **settings)
+
+    monkeypatch.setattr(ray_predicting, "_predicted", die_once)
+    code, output = command(
+        *("predict", models[0], *files, "--out", tmp_path / "parts"),
+        *("--ray-address", address),
+    )
     assert code == 0, output
-    assert killed.result() == 1
+    assert mark.exists()
     assert "300 rows are in" in output
     assert command("predict", models[0], *files, "--out", tmp_path / "one.parquet")[0] == 0
     parts = sorted((tmp_path / "parts").iterdir())
