@@ -193,6 +193,7 @@ def estimate(
     model can be right outside them. A bootstrap that was stopped goes on when the command is given
     again.
     """
+    from bagwise.cli.showing import show_doubts
     from bagwise.tabular.explaining import too_few_bags
     from bagwise.tabular.knowledge import numbers_are_of
     from bagwise.tabular.model import TableModel
@@ -231,6 +232,7 @@ def estimate(
     _show_shares(names, found)
     if few := too_few_bags(fitted):
         console.print(f"{few} So do the shares, which come of the same fit.")
+    show_doubts(fitted)
 
 
 def refuse_picture(path: Path, force: bool) -> None:

@@ -222,7 +222,8 @@ def below_paper(block: Block, K: int) -> bool:
 
 
 KEY = (
-    "Test accuracy in percent, mean ± standard deviation over seeds. {best}: the best of a column. "
+    "Test accuracy in percent, mean ± standard deviation where there are several seeds. {best}: "
+    "the best of a column. "
     "● (○): the best proposed method is significantly better (worse) than this baseline, paired "
     "t-test at 5 %. b, a: with the bethe engine, or the auto engine; RC and CC are exact otherwise."
 )

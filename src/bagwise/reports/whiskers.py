@@ -124,13 +124,12 @@ def _whiskers(
 
 
 def _legend(panels: dict[str, list[Line]], name: str) -> list[Any]:
-    """What bars and bands are, where there are bands."""
+    """What bars and bands are, where there are any."""
     lines = [line for of_panel in panels.values() for line in of_panel]
-    if not any(line.band for line in lines):
-        return []
     bar = Line2D([], [], color=BLUE, linewidth=1.6, marker="o", markersize=4, label=name)
     band = Patch(facecolor=_BAND, edgecolor=_EDGE, label="possible by the counts alone")
-    return [bar, band] if any(line.bar for line in lines) else [band]
+    shown = ((bar, [line.bar for line in lines]), (band, [line.band for line in lines]))
+    return [handle for handle, of_lines in shown if any(of_lines)]
 
 
 def _draw(axes: Any, lines: Sequence[Line]) -> None:
