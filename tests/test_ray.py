@@ -26,7 +26,7 @@ from bagwise.methods import METHODS
 from bagwise.registry import PLUGINS
 from bagwise.storage.files import load_tensors
 from bagwise.tabular import ray_predicting
-from bagwise.training import ray_training
+from bagwise.training import ray_cluster, ray_training
 from bagwise.training.distributed import WorkerError, launched
 
 # Ray's own, of its start and its sockets.
@@ -252,6 +252,17 @@ def test_a_fit_on_ray_is_the_fit_of_one_process(models: tuple[Path, Path]) -> No
         del fact["command"], fact["seconds"]
     assert facts[0] == facts[1]
     assert len(facts[0]["tried"]) > 1
+
+
+def test_another_ray_on_this_machine_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two in one process disturb each other, so that none is started here."""
+    asked: list[dict[str, Any]] = []
+    monkeypatch.setattr("ray.init", lambda **settings: asked.append(settings))
+    monkeypatch.setattr("ray.shutdown", lambda: None)
+    monkeypatch.setattr(ray_cluster, "n_cores", lambda: 1)
+    with ray_cluster.cluster(None, 1):
+        pass
+    assert [settings["address"] for settings in asked] == ["local"]  # None would take the other
 
 
 def test_predictions_on_ray_are_those_of_one_process_though_one_of_ray_is_killed(

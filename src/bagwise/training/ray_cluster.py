@@ -36,7 +36,9 @@ def cluster(address: str | None = None, cores: int | None = None) -> Iterator[in
 
     settings: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
     if address is None:
-        settings |= {"num_cpus": cores or os.cpu_count(), "include_dashboard": False}
+        # One of its own, whether or not another Ray runs on this machine.
+        settings |= {"address": "local", "include_dashboard": False}
+        settings["num_cpus"] = cores or os.cpu_count()
     else:
         settings["address"] = address
     try:
