@@ -51,6 +51,7 @@ GROWTH = [
     *(("auto", 10, K) for K in (1000, 10_000, 100_000)),
 ]
 TINY = ("auto", 2, 100)
+OPTIONS = {"exact": {"max_states": 2**27}}
 
 
 class Ratio(NamedTuple):
@@ -112,7 +113,10 @@ def ratios(tiny: bool) -> Iterator[Ratio]:
 
 
 def growth(tiny: bool) -> Iterator[Cost]:
-    for engine, C, K in [TINY] if tiny else GROWTH:
+    wanted = [TINY] if tiny else GROWTH
+    for engine, C, K in wanted:  # here, so that no process below has to compile a kernel
+        bag_posterior(*generated([K], C), engine=engine, **OPTIONS.get(engine, {}))
+    for engine, C, K in wanted:
         out = subprocess.run(
             [sys.executable, __file__, "--one", engine, str(C), str(K)],
             check=True,
@@ -132,9 +136,8 @@ def one(engine: str, C: int, K: int) -> None:
     log_probs, bags = generated([K], C)
 
     def posterior() -> None:
-        bag_posterior(log_probs, bags, engine=engine, **options)
+        bag_posterior(log_probs, bags, engine=engine, **OPTIONS.get(engine, {}))
 
-    options = {"max_states": 2**27} if engine == "exact" else {}
     posterior()
     took = statistics.median(seconds(posterior, 0.02) for _ in range(3))
     print(lattice_states(bags).max(), took * 1e3, round(peak_memory() - before))

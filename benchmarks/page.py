@@ -52,8 +52,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, default=HERE.parent / "docs" / "benchmarks.md")
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=SECTIONS)
+    docs = HERE.parent / "docs" / "benchmarks.md"
+    parser.add_argument("--out", type=Path, default=docs, help="file to write (docs/benchmarks.md)")
+    parser.add_argument(
+        "--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections to measure (all)"
+    )
     parser.add_argument("--tiny", action="store_true", help="sizes that take seconds, to test it")
     options = parser.parse_args()
     page(options.only, options.out, options.tiny)

@@ -362,6 +362,19 @@ def test_the_model_is_the_same_bit_for_bit(
     assert not list(tmp_path.glob(".*"))
 
 
+def test_bags_may_be_numbers_in_one_file_and_text_in_another(made: Path, tmp_path: Path) -> None:
+    rows = pq.read_table(made / "rows.parquet")
+    texts = pa.array([name[1:] for name in rows.column("bag").to_pylist()])
+    for name, bag, part in (("a", texts.cast(pa.int64()), (0, 300)), ("b", texts, (300, 400))):
+        pq.write_table(rows.set_column(0, "bag", bag).slice(*part), tmp_path / f"{name}.parquet")
+    counts = (made / "bags.csv").read_text().replace("\nB", "\n")
+    (tmp_path / "bags.csv").write_text(counts)
+    how = (tmp_path / "*.parquet", "bag", tmp_path / "bags.csv")
+    fit_table(*how, out=tmp_path / "plain", **QUICK)
+    fit_table(*how, out=tmp_path / "stored", memory=BUDGET, **QUICK)
+    assert content(tmp_path / "stored") == content(tmp_path / "plain")
+
+
 @pytest.mark.parametrize("more", [{"lr": None, "epochs": None}, {"method": "rc"}])
 def test_other_ways_to_fit_give_the_same_model_too(
     made: Path, tmp_path: Path, tight: None, more: dict[str, Any]

@@ -341,6 +341,7 @@ def test_outputs_that_predictions_on_ray_cannot_have_are_refused(
         (["--out", other], "holds notes.txt, which is no prediction"),
         (["--out", table / "bags.csv"], "with Ray --out is a folder"),
         (["--out", tmp_path / "x", "--labels", table / "bags.csv"], "every file is by itself"),
+        (["--out", tmp_path / "x", "--force"], "one with other files in it is never replaced"),
     ):
         code, output = command(*predict, *arguments)
         assert code == 2

@@ -413,6 +413,28 @@ def test_parquet_numbers_match_csv_text(tmp_path: Path) -> None:
     assert read_bags(tmp_path / "r.parquet", "bag", labels).bags.tolist() == ["7", "8", "7"]
 
 
+def test_bags_are_compared_as_text_whatever_the_files_take_them_for(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"bag": [7.0, 8.0], "x": [1, 2]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"bag": ["7", "north"], "x": [3, 4]}), tmp_path / "b.parquet")
+    pq.write_table(pa.table({"bag": [8, 7], "x": [5, 6]}), tmp_path / "c.parquet")
+    write(tmp_path / "d.csv", "bag,x\n8,7\n")
+    pq.write_table(pa.table({"bag": [7, 8], "no": [1, 1], "yes": [2, 2]}), tmp_path / "l0.parquet")
+    pq.write_table(pa.table({"bag": ["north"], "no": [1], "yes": [0]}), tmp_path / "l1.parquet")
+    found = read_bags(tmp_path / "[a-d].*", "bag", tmp_path / "l*.parquet")
+    assert found.bags.tolist() == ["7", "8", "7", "north", "8", "7", "8"]
+    assert found.proportions == {
+        "7": {"no": 1, "yes": 2},
+        "8": {"no": 1, "yes": 2},
+        "north": {"no": 1, "yes": 0},
+    }
+
+
+def test_an_empty_parquet_file_is_not_asked_for_a_header(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"a\.parquet is empty; rows are expected"):
+        Source(tmp_path / "a.parquet")
+
+
 def test_bags_that_do_not_match_are_named_or_left_out(tmp_path: Path) -> None:
     rows = write(tmp_path / "r.csv", "bag,x\nA,1\nB,2\nA,3\n,4\n")
     labels = write(tmp_path / "l.csv", "bag,no,yes\nA,1,1\nC,0,1\n")

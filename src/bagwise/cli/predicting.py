@@ -91,6 +91,11 @@ def predict(
                     "with Ray every file is by itself: --labels, which says something of all rows "
                     "of a bag, and standard input are not possible; leave Ray out."
                 )
+            if force:
+                raise ValueError(
+                    "--force replaces a file, but with Ray --out is a folder, and one with other "
+                    "files in it is never replaced; choose another folder."
+                )
             written = predict_on_ray(
                 model,
                 files,

@@ -143,9 +143,9 @@ class TableModel:
         archive.recover(path)
         if not path.is_dir():
             raise ValueError(f"there is no folder {path}; give the --out folder of bagwise fit.")
-        classifier = LLPClassifier.load(path)
         of_columns = _read(path / archive.COLUMNS, COLUMNS_FORMAT, OLDEST)
         fit = _read(path / archive.FIT, FIT_FORMAT)
+        classifier = LLPClassifier.load(path)
         try:
             columns = Columns.from_json(of_columns)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -166,7 +166,8 @@ class TableModel:
 def _read(path: Path, version: int, oldest: int | None = None) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(
-            f"{path.parent} has no {path.name}; it is incomplete, or not from bagwise fit."
+            f"{path.parent} has no {path.name}; it is incomplete, or not from bagwise fit (that of "
+            "bagwise train has no columns of a table)."
         )
     return archive.read_json(path, version, oldest)
 

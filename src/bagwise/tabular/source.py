@@ -37,7 +37,8 @@ class Source:
     Args:
         paths: a file, a pattern such as `data/*.parquet`, or several of either.
         typed: find out the types of columns in CSV files; otherwise everything there is text.
-        as_text: columns of CSV files that are text in any case, so that "007" stays "007".
+        as_text: columns of CSV files that are text in any case, so that "007" stays "007"; they may
+            be numbers in one Parquet file and text in another.
 
     Attributes:
         files: that were found.
@@ -55,7 +56,8 @@ class Source:
         first = schemas[0]
         for file, schema in zip(self.files, schemas, strict=True):
             if not schema.names:
-                raise ValueError(f"{file} has no columns; a header line is expected.")
+                line = "" if is_parquet(file) else "; a header line is expected"
+                raise ValueError(f"{file} has no columns{line}.")
             for name in schema.names:
                 if schema.names.count(name) > 1:
                     raise ValueError(f"{file} has more than one column {name!r}; rename one.")
@@ -82,7 +84,7 @@ class Source:
         try:
             return pa.unify_schemas(fields, promote_options="permissive").field("x").type
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            if not self._typed:  # every file's values are parsed by themselves
+            if not self._typed or name in self._as_text:  # every file's are read by themselves
                 return pa.string()
             first_with = dict(zip(reversed(types), reversed(self.files), strict=True))
             kinds = [f"{kind} in {first_with[kind]}" for kind in dict.fromkeys(types)]
@@ -238,7 +240,8 @@ def paths_of(paths: Paths) -> list[Path]:
                     ".parquet can be read."
                 )
             if file.stat().st_size == 0:
-                raise ValueError(f"{file} is empty; a header line and rows are expected.")
+                rows = "rows are" if is_parquet(file) else "a header line and rows are"
+                raise ValueError(f"{file} is empty; {rows} expected.")
         files += found
     if not files:
         raise ValueError("no file was given.")
