@@ -283,7 +283,8 @@ def _show_shares(names: list[str], found: list[GroupShare]) -> None:
     if first.interval is None:
         console.print(
             "There are no intervals: how sure a model is of its shares is known only of linear "
-            "models that bagwise fit has fitted by maximum likelihood (--model linear)."
+            "models that bagwise fit has fitted by maximum likelihood (--model linear), of up to "
+            "20 million cells."
         )
 
 

@@ -1,8 +1,9 @@
 """Linear models fitted to bags by maximum likelihood: no learning rate, no epochs, no chance.
 
-`fit_linear` fits one, `choose_ridge` chooses its penalty on held-out bags, `covariance` says how
-sure its coefficients are, `choose_bag_effects` whether bags differ by more than their rows explain,
-`effects_of_shares` what the known shares of a bag say about new rows of it.
+`fit_linear` fits one, `fit_in_pieces` one to rows that are read piece by piece, `choose_ridge`
+chooses its penalty on held-out bags, `covariance` says how sure its coefficients are,
+`choose_bag_effects` whether bags differ by more than their rows explain, `effects_of_shares` what
+the known shares of a bag say about new rows of it.
 """
 
 from bagwise.likelihood.bag_effects import ChosenBagEffects, bags_differ, choose_bag_effects
@@ -20,6 +21,7 @@ from bagwise.likelihood.intervals import (
 from bagwise.likelihood.known_shares import BagEffects, effects_of_shares
 from bagwise.likelihood.linear import LinearFit, fit_linear, fit_with_variance
 from bagwise.likelihood.mixing import mean_softmax
+from bagwise.likelihood.pieces import fit_in_pieces
 from bagwise.likelihood.ridge import (
     ChosenRidge,
     RidgeScore,
@@ -46,6 +48,7 @@ __all__ = [
     "effects_of_fit",
     "effects_of_shares",
     "fit_for_intervals",
+    "fit_in_pieces",
     "fit_linear",
     "fit_with_variance",
     "group_shares_with_effects",

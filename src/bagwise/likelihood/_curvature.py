@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.bags import FloatArray, IntArray
 from bagwise.likelihood._effects import cholesky
 from bagwise.posterior._kernels import inline, kernel, over_bags
 
@@ -15,7 +15,7 @@ _CHUNK = 4_000_000  # numbers of information rows that are held at a time
 
 
 def information_rows(
-    X1: FloatArray, p: FloatArray, bags: Bags, basis: FloatArray, tau: float
+    X1: FloatArray, p: FloatArray, offsets: IntArray, basis: FloatArray, tau: float
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     """Rows A of the information A'A, for some bags at a time: (their indexes, (bags, D, P)).
 
@@ -27,17 +27,18 @@ def information_rows(
     which the information of the counts cannot be below. It is theirs in bags of one instance, where
     the counts are the label, and in large bags, where they are normal. A bag's own intercept of
     variance tau^2 adds tau^2 V^2 to the covariance. All in the D = C - 1 coordinates of `basis`.
+    Rows of bag b are those from offsets[b] to offsets[b + 1].
     """
-    d, D = X1.shape[1], basis.shape[1]
+    d, D, sizes = X1.shape[1], basis.shape[1], np.diff(offsets)
     step = max(_CHUNK // (D * d * D), 1)
-    for begin in range(0, len(bags), step):
-        part = np.arange(begin, min(begin + step, len(bags)))
+    for begin in range(0, len(sizes), step):
+        part = np.arange(begin, min(begin + step, len(sizes)))
         rows = np.empty((len(part), D, d * D))
 
         def run(index: IntArray, begin: int = begin, rows: FloatArray = rows) -> None:
-            _information_rows(index, begin, X1, p, bags.offsets, basis, tau, rows)
+            _information_rows(index, begin, X1, p, offsets, basis, tau, rows)
 
-        over_bags(run, part, bags.sizes[part] * float(D * D * d))
+        over_bags(run, part, sizes[part] * float(D * D * d))
         yield part, rows
 
 
@@ -115,30 +116,23 @@ class Scale:
     with D = diag(penalty), V the eigenvectors of D^-1/2 A'A D^-1/2, s their values and r = (1 + s)
     ^-1/2 - 1. A step of length one in phi is one standard error of a parameter. Where neither A's
     rows nor its columns are few, only the diagonal of A'A is used.
+
+    Args:
+        information: rows of A, (bags, D, P) for some bags at a time.
+        n_rows: how many there are, of D for each bag.
+        penalty: (P,), all above zero.
     """
 
-    def __init__(
-        self,
-        X1: FloatArray,
-        p: FloatArray,
-        bags: Bags,
-        basis: FloatArray,
-        tau: float,
-        penalty: FloatArray,
-        bag_weights: FloatArray | None,
-    ) -> None:
-        D = basis.shape[1]
-        P = X1.shape[1] * D
+    def __init__(self, information: Iterable[FloatArray], n_rows: int, penalty: FloatArray) -> None:
+        P = len(penalty)
         self.root = 1.0 / np.sqrt(penalty)
         self.vectors = np.zeros((P, 0))
         self.factors = np.zeros(0)
-        few_rows = len(bags) * D < P
-        full = min(len(bags) * D, P) <= _LARGEST
+        few_rows = n_rows < P
+        full = min(n_rows, P) <= _LARGEST
         gram = np.zeros((P, P)) if full and not few_rows else np.zeros(P)
         kept = []
-        for part, rows in information_rows(X1, p, bags, basis, tau):
-            if bag_weights is not None:
-                rows *= np.sqrt(bag_weights[part])[:, None, None]
+        for rows in information:
             A = rows.reshape(-1, P) * self.root
             if not full:
                 gram += (A**2).sum(axis=0)

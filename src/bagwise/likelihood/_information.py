@@ -36,7 +36,7 @@ def bag_information(
         p = p.copy()
         p[labelled] = np.eye(bags.n_classes)[bags.row_labels[labelled]]
     spread = None if bags.potentials is None else _count_covariances(likelihood, theta)
-    for part, rows in information_rows(likelihood.X1, p, bags, likelihood.basis, tau):
+    for part, rows in information_rows(likelihood.X1, p, bags.offsets, likelihood.basis, tau):
         if spread is not None:
             soft = np.flatnonzero(~bags.is_sharp[part])
             if len(soft):

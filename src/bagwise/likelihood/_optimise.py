@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
 
-from bagwise.bags import FloatArray
+from bagwise.bags import Bags, FloatArray
+from bagwise.likelihood._curvature import Scale
 from bagwise.likelihood._threads import threads_for
-from bagwise.likelihood.objective import BagLikelihood, Evaluation
 
 LOWEST_TAU, HIGHEST_TAU = 1e-3, 20.0  # of a fitted standard deviation of bag effects
 _ITERATIONS = 15  # after which coordinates are chosen anew
@@ -17,6 +19,28 @@ _ITERATIONS = 15  # after which coordinates are chosen anew
 # of its value up to a few percent. Gains and slopes below these are not looked for there.
 _ROUGH, _ROUGH_SLOPE = 0.02, 0.1
 _LINE_SEARCH = 6  # evaluations along a line; where that is not enough, the likelihood is rough
+
+
+class Likelihood(Protocol):
+    """What is optimised: a `BagLikelihood`, or one whose rows are read piece by piece."""
+
+    bags: Bags
+    basis: FloatArray
+    shape: tuple[int, ...]
+    exact: bool
+    evaluations: int
+
+    def evaluate(self, theta: FloatArray, tau: float = 0.0) -> Any:
+        """What is found at some parameters."""
+
+    def total(self, found: Any) -> tuple[float, FloatArray]:
+        """The log-likelihood there, and its gradient."""
+
+    def scale(self, found: Any, penalty: FloatArray, tau: float = 0.0) -> Scale:
+        """Coordinates for going on from there."""
+
+    def mean_level(self, coefficients: FloatArray) -> float:
+        """The mean over rows of log sum exp of the logits."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +57,7 @@ class Point:
 
     theta: FloatArray
     tau: float
-    found: Evaluation
+    found: Any
     value: float
     gradient: FloatArray
 
@@ -46,13 +70,14 @@ class Problem:
         ridge: penalty of the weights, not of the intercepts.
     """
 
-    def __init__(self, likelihood: BagLikelihood, ridge: float) -> None:
+    def __init__(self, likelihood: Likelihood, ridge: float) -> None:
         self.likelihood = likelihood
-        self.shape = (likelihood.X1.shape[1], likelihood.basis.shape[1])
+        n_rows, width = likelihood.shape
+        self.shape = (width, likelihood.basis.shape[1])
         self.penalty = np.full(self.shape, float(ridge))
         self.penalty[-1] = 0.0
         # Where the penalty is small or absent, coordinates are scaled as if there were a little.
-        self.floor = np.maximum(self.penalty, 1e-7 * len(likelihood.X1)).ravel()
+        self.floor = np.maximum(self.penalty, 1e-7 * n_rows).ravel()
 
     def at(self, theta: FloatArray, tau: float) -> Point:
         """Value and gradient."""
@@ -113,7 +138,7 @@ def minimise(
     max_evaluations: int,
 ) -> tuple[Point, bool, str]:
     """The optimum next to theta (and tau, where it is fitted): (point, converged, message)."""
-    with threads_for(problem.likelihood.X1.size):
+    with threads_for(math.prod(problem.likelihood.shape)):
         return _minimise(problem, theta, tau, fits_tau, tolerance, max_evaluations)
 
 

@@ -250,6 +250,7 @@ def bootstrap_bags(
 def _sandwich(problem: Problem, theta: FloatArray, tau: float) -> tuple[FloatArray, str]:
     """((P, P), the kind of information)."""
     likelihood = problem.likelihood
+    assert isinstance(likelihood, BagLikelihood)
     found = problem.at(theta, tau).found
     expected = _expected_information(likelihood, theta, found, tau)
     expected += np.diag(problem.penalty.ravel())

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import logsumexp
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import real_number, whole_number
-from bagwise.likelihood._optimise import LOWEST_TAU, Problem, minimise
+from bagwise.likelihood._optimise import LOWEST_TAU, Likelihood, Problem, minimise
 from bagwise.likelihood.mixing import mean_softmax
 from bagwise.likelihood.objective import BagLikelihood, checked_features, contrasts
 
@@ -160,8 +159,33 @@ def _fit(
         return fit if fit.effects is None else _with_all_effects(fit, used, len(bags))
     _check_start(start, X.shape[1], bags.n_classes)
     part, classes = occurring(bags)
-    likelihood = BagLikelihood(X, part, weights)
-    theta = _start(start, classes, part, X.shape[1])
+    return fit_to(
+        BagLikelihood(X, part, weights),
+        classes,
+        bags,
+        ridge,
+        tau=tau,
+        fits_tau=fits_tau,
+        start=start,
+        tolerance=tolerance,
+        max_evaluations=max_evaluations,
+    )
+
+
+def fit_to(
+    likelihood: Likelihood,
+    classes: IntArray,
+    bags: Bags,
+    ridge: float,
+    *,
+    tau: float = 0.0,
+    fits_tau: bool = False,
+    start: LinearFit | None,
+    tolerance: float,
+    max_evaluations: int,
+) -> LinearFit:
+    """The optimum of a likelihood of those classes that these bags have."""
+    theta = _start(start, classes, likelihood.bags, likelihood.shape[1] - 1)
     if start is not None and fits_tau and start.bag_effects > LOWEST_TAU:
         tau = start.bag_effects
     if len(classes) == 1:
@@ -176,11 +200,11 @@ def _fit(
             f"the fit with ridge {ridge:g} did not converge in {likelihood.evaluations} "
             f"evaluations: {message}. Raise max_evaluations, ridge or tolerance.",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     coefficients = _all_classes(likelihood, theta, classes, bags.n_classes)
     effects = spreads = None
-    if found.effects is not None and found.squares is not None:
+    if tau > 0:
         effects = np.zeros((len(bags), bags.n_classes))
         effects[:, classes] = found.effects @ likelihood.basis.T
         spreads = spread_of(found.effects, found.squares)
@@ -217,7 +241,7 @@ def _start(start: LinearFit | None, classes: IntArray, part: Bags, n_features: i
 
 
 def _all_classes(
-    likelihood: BagLikelihood, theta: FloatArray, classes: IntArray, n_classes: int
+    likelihood: Likelihood, theta: FloatArray, classes: IntArray, n_classes: int
 ) -> FloatArray:
     """(d + 1, C) coefficients of all classes, those that do not occur included."""
     found = theta @ likelihood.basis.T
@@ -226,8 +250,8 @@ def _all_classes(
     coefficients = np.zeros((len(theta), n_classes))
     coefficients[:, classes] = found
     absent = np.setdiff1d(np.arange(n_classes), classes)
-    level = logsumexp(likelihood.X1 @ found, axis=1).mean()
-    coefficients[-1, absent] = level + np.log(0.5 / len(likelihood.X1))
+    level = likelihood.mean_level(found)
+    coefficients[-1, absent] = level + np.log(0.5 / likelihood.shape[0])
     centred: FloatArray = coefficients - coefficients.mean(axis=1, keepdims=True)
     return centred
 

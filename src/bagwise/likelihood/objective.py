@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -9,12 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.linalg import helmert
+from scipy.special import logsumexp
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.likelihood._curvature import Scale
+from bagwise.likelihood._curvature import Scale, information_rows
 from bagwise.likelihood._effects import integrate, integrate_weighted, normal_nodes
-from bagwise.posterior._kernels import kernel
+from bagwise.posterior._kernels import kernel, over_bags
 from bagwise.posterior.auto import AUTO_STATES, fill_auto, is_small
+
+_SOFTMAX = 20  # steps that an exponential counts as
 
 
 @cache
@@ -55,9 +59,7 @@ def log_likelihoods_with_effects(z: FloatArray, bags: Bags, tau: FloatArray) -> 
     array([-1.013])
     """
     logits: FloatArray = np.ascontiguousarray(z, dtype=np.float64)
-    found, weights = np.empty(len(bags)), np.empty(logits.shape)
-    possible = bags.others_impossible(torch.from_numpy(logits)).numpy()
-    fill_auto(possible, bags, found, weights, AUTO_STATES)
+    found, _ = _unnormalised(logits, bags)
     counts = bags.counts.astype(np.float64)
     basis = contrasts(bags.n_classes)
     values, *_ = integrate_weighted(logits, np.ones(len(logits)), bags.offsets, counts, basis, tau)
@@ -104,23 +106,19 @@ class BagLikelihood:
         self.bags = bags
         self.bag_weights = bag_weights
         self.basis = contrasts(bags.n_classes)
-        self.exact = bool(is_small(bags, AUTO_STATES).all())
+        self.shape = self.X1.shape
+        self.exact = is_exact(bags)
         self.evaluations = 0
 
     def evaluate(self, theta: FloatArray, tau: float = 0.0) -> Evaluation:
         """The likelihood and its derivatives; with tau > 0, its mean over bag effects."""
         self.evaluations += 1
         z: FloatArray = self.X1 @ (theta @ self.basis.T)
-        log_likelihood = np.empty(len(self.bags))
-        weights = np.empty(z.shape)
-        possible = self.bags.others_impossible(torch.from_numpy(z)).numpy()
-        fill_auto(possible, self.bags, log_likelihood, weights, AUTO_STATES)
-        if tau > 0:
-            values, p, effects, squares = integrate(z, self.bags, self.basis, tau)
-            return Evaluation(log_likelihood + values, weights - p, p, effects, squares)
-        p = np.empty(z.shape)
-        _normalise(z, self.bags.offsets, p, log_likelihood)
-        return Evaluation(log_likelihood, weights - p, p)
+        if tau == 0:
+            return evaluation(z, self.bags)
+        log_likelihood, weights = _unnormalised(z, self.bags)
+        values, p, effects, squares = integrate(z, self.bags, self.basis, tau)
+        return Evaluation(log_likelihood + values, weights - p, p, effects, squares)
 
     def total(self, found: Evaluation) -> tuple[float, FloatArray]:
         """The log-likelihood of all bags, and its gradient (d + 1, C - 1)."""
@@ -133,16 +131,55 @@ class BagLikelihood:
 
     def scale(self, found: Evaluation, penalty: FloatArray, tau: float = 0.0) -> Scale:
         """Coordinates in which the likelihood with this penalty (P,) is easy to maximise."""
-        return Scale(
-            self.X1, found.probabilities, self.bags, self.basis, tau, penalty, self.bag_weights
-        )
+
+        def information() -> Iterator[FloatArray]:
+            p, offsets = found.probabilities, self.bags.offsets
+            for part, rows in information_rows(self.X1, p, offsets, self.basis, tau):
+                if self.bag_weights is not None:
+                    rows *= np.sqrt(self.bag_weights[part])[:, None, None]
+                yield rows
+
+        return Scale(information(), len(self.bags) * self.basis.shape[1], penalty)
+
+    def mean_level(self, coefficients: FloatArray) -> float:
+        """The mean over rows of log sum exp of the logits that (d + 1, C) coefficients give."""
+        return float(logsumexp(self.X1 @ coefficients, axis=1).mean())
+
+
+def evaluation(z: FloatArray, bags: Bags) -> Evaluation:
+    """The likelihood of bags, and its derivatives, by the logits (N, C) of their rows."""
+    log_likelihood, weights = _unnormalised(z, bags)
+    p = np.empty(z.shape)
+    over_bags(
+        lambda index: _normalise(index, z, bags.offsets, p, log_likelihood),
+        np.arange(len(bags)),
+        bags.sizes * float(_SOFTMAX * bags.n_classes),
+    )
+    return Evaluation(log_likelihood, weights - p, p)
+
+
+def is_exact(bags: Bags) -> bool:
+    """Whether all are small enough for exact likelihoods."""
+    return bool(is_small(bags, AUTO_STATES).all())
+
+
+def _unnormalised(z: FloatArray, bags: Bags) -> tuple[FloatArray, FloatArray]:
+    """(B,) the logarithm of the sum of exp(z) over labelings, and (N, C) the weights."""
+    log_likelihood, weights = np.empty(len(bags)), np.empty(z.shape)
+    possible = bags.others_impossible(torch.from_numpy(z)).numpy()
+    fill_auto(possible, bags, log_likelihood, weights, AUTO_STATES)
+    return log_likelihood, weights
 
 
 @kernel
-def _normalise(z: FloatArray, offsets: IntArray, p: FloatArray, log_likelihood: FloatArray) -> None:
-    """Fill p with softmax(z); take log sum exp of each row from its bag's log-likelihood."""
+def _normalise(
+    index: IntArray, z: FloatArray, offsets: IntArray, p: FloatArray, log_likelihood: FloatArray
+) -> None:
+    """Of some bags: fill p with softmax(z), and take log sum exp of each row from the bag's
+    log-likelihood.
+    """
     C = z.shape[1]
-    for b in range(len(log_likelihood)):
+    for b in index:
         for k in range(offsets[b], offsets[b + 1]):
             top = z[k].max()
             total = 0.0

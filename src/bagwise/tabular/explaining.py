@@ -48,8 +48,8 @@ def effects(model: TableModel) -> list[Effect]:
     if found is None:
         raise ValueError(
             "this model has no coefficients with intervals: only a linear one that bagwise fit has "
-            "fitted by maximum likelihood has, with at most 2000 coefficients. Give its rows with "
-            "--bag and --labels to see how important each column is."
+            "fitted by maximum likelihood has, of up to 2000 coefficients and 20 million cells. "
+            "Give its rows with --bag and --labels to see how important each column is."
         )
     t = found.quantile()
     weights, (errors, _) = found.fit.weights, found.standard_errors()

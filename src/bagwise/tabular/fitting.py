@@ -30,6 +30,7 @@ from bagwise.tabular.intervals import intervals_of
 from bagwise.tabular.labels import read_labels
 from bagwise.tabular.large import refuse_what_needs_memory
 from bagwise.tabular.learning import Ordered, ordered_of
+from bagwise.tabular.linear_pieces import fits_in_pieces, trials_in_pieces
 from bagwise.tabular.memory_size import bytes_of
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.reading import Asked, rows_in_memory, rows_in_store
@@ -84,9 +85,10 @@ def fit_table(
     """Fit a model to a table with bags; what is not given is chosen on held-out bags.
 
     The linear model is fitted by maximum likelihood, its ridge chosen on held-out bags, unless
-    another method, a learning rate or a number of epochs is given, or the table is too large for
-    that. Up to 50,000 rows the bags are held out in five parts in turn, and the model is then
-    fitted to all of them; beyond, a tenth of the bags is held out throughout.
+    another method, a learning rate or a number of epochs is given; of more than 20 million cells in
+    passes over the rows, without intervals, and by gradient descent if bags are too large for that.
+    Up to 50,000 rows the bags are held out in five parts in turn, and the model is then fitted to
+    all of them; beyond, a tenth of the bags is held out throughout.
 
     Args:
         data: see `bagwise.read_bags`, also for the next eight.
@@ -167,7 +169,7 @@ def fit_table(
     by_likelihood = (
         made.is_likelihood
         and (engine, options, lr, epochs) == ("auto", {}, None, None)
-        and linear.fits(training)
+        and (linear.fits(training) or fits_in_pieces(training, splits))
     )
     if bag_effects:
         linear.check_bag_effects(training, model, by_likelihood)
@@ -187,7 +189,8 @@ def fit_table(
                 trials = linear.effect_trials(training, splits, work)
         for name in () if bag_effects else RATES if model == "auto" else (model,):
             if name == "linear" and by_likelihood:
-                trials += linear.linear_trials(training, splits, work, progress)
+                fit = linear.linear_trials if linear.fits(training) else trials_in_pieces
+                trials += fit(training, splits, work, progress)
             else:
                 rival = trials[0] if trials else None
                 trials += search.trials(name, RATES[name] if lr is None else (lr,), rival)
@@ -249,7 +252,7 @@ def fit_table(
         )
         table = _held_out_file(own, part, ids, names, tau)
         found: Tensors = {}
-        if chosen.weights is not None and chosen.ridge is not None:
+        if chosen.weights is not None and chosen.ridge is not None and linear.fits(training):
             of_model, ridge, spread = chosen.weights, chosen.ridge, linear.tau_of(chosen) or 0.0
             with WorkProgress("intervals", "", 1, progress), warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from bagwise.bags import IntArray
+from bagwise.bags import Bags, IntArray
 from bagwise.data import BagData
 from bagwise.data.stored import StoredRows
 from bagwise.likelihood import (
@@ -38,10 +38,14 @@ _OWN = "own."  # before the names of what is known of the model with bag effects
 
 def fits(data: BagData) -> bool:
     """Whether a table is small enough to be fitted as a whole."""
-    most = MOST_NUMBERS
+    return len(data) * (data.shape[0] + 1) <= most_numbers(data)
+
+
+def most_numbers(data: BagData) -> int:
+    """Cells of rows that may be in memory in double precision."""
     if isinstance(data.inputs, StoredRows):
-        most = min(most, data.inputs.budget // NUMBER)
-    return len(data) * (data.shape[0] + 1) <= most
+        return min(MOST_NUMBERS, data.inputs.budget // NUMBER)
+    return MOST_NUMBERS
 
 
 def linear_trials(
@@ -53,8 +57,8 @@ def linear_trials(
     the final one is fitted to all.
     """
     with WorkProgress("linear model", "fits", 1, progress) as bar:
-        found = work.once("linear", partial(_fitted, data, _folds(data, splits), bar))
-    return _trials_of(found)
+        found = work.once("linear", partial(fitted, data, _folds(data, splits), bar.at))
+    return trials_of(found)
 
 
 def effect_trials(data: BagData, splits: Sequence[Split], work: Workspace) -> list[Trial]:
@@ -72,7 +76,7 @@ def effect_trials(data: BagData, splits: Sequence[Split], work: Workspace) -> li
         weights=own,
         tau=own["held_out_tau"].numpy(),
     )
-    return [trial, *_trials_of(found)]
+    return [trial, *trials_of(found)]
 
 
 def check_bag_effects(data: BagData, model: str, by_likelihood: bool) -> None:
@@ -128,7 +132,16 @@ def differences(chosen: Trial, data: BagData) -> BagsDiffer | None:
     if chosen.weights is None or chosen.tau is not None or not data.bags.is_sharp.all():
         return None
     W, b = (chosen.weights[name].numpy() for name in ("weight", "bias"))
+    if not fits(data):  # few of the bags are looked at
+        data = data.select(_up_to(data.bags, most_numbers(data) // (data.shape[0] + 1)))
     return BagsDiffer(*bags_differ(data.inputs.double().numpy() @ W.T + b, data.bags))
+
+
+def _up_to(bags: Bags, instances: int) -> IntArray:
+    """Some bags at random, of no more instances in all, but one at least."""
+    order = np.random.default_rng(0).permutation(len(bags))
+    n = int((np.cumsum(bags.sizes[order]) <= instances).sum())
+    return np.sort(order[: max(n, 1)])
 
 
 def _folds(data: BagData, splits: Sequence[Split]) -> IntArray:
@@ -139,7 +152,8 @@ def _folds(data: BagData, splits: Sequence[Split]) -> IntArray:
     return folds
 
 
-def _trials_of(found: Tensors) -> list[Trial]:
+def trials_of(found: Tensors) -> list[Trial]:
+    """A trial of each ridge from what `fitted` found, the chosen one first."""
     chosen = int(found["chosen"])
     trials = [
         Trial(
@@ -158,12 +172,13 @@ def _trials_of(found: Tensors) -> list[Trial]:
     return [trials[chosen], *trials[:chosen], *trials[chosen + 1 :]]
 
 
-def _fitted(data: BagData, folds: IntArray, bar: WorkProgress) -> Tensors:
+def fitted(data: BagData, folds: IntArray, watch: Callable[[int, int], None]) -> Tensors:
+    """What `choose_ridge` finds."""
     X = data.inputs.double().numpy()
     with warnings.catch_warnings():
         # A fit that ends before its optimum is judged by held-out bags like any other.
         warnings.simplefilter("ignore", RuntimeWarning)
-        found = choose_ridge(X, data.bags, folds=folds, watch=bar.at)
+        found = choose_ridge(X, data.bags, folds=folds, watch=watch)
     return _tensors(found, len(X))
 
 
@@ -174,7 +189,7 @@ def _fitted_with_effects(data: BagData, folds: IntArray) -> Tensors:
         found = choose_bag_effects(X, data.bags, folds=folds)
     assert found.fit.effects is not None
     assert found.fit.spreads is not None
-    own = _model(found.fit, len(X)) | {
+    own = model_of(found.fit, len(X)) | {
         "ridge": torch.tensor(found.fit.ridge, dtype=torch.float64),
         "tau": torch.tensor(found.tau, dtype=torch.float64),
         "effects": torch.from_numpy(found.fit.effects),
@@ -196,11 +211,12 @@ def _tensors(found: ChosenRidge, n_rows: int) -> Tensors:
         "of_bags": torch.from_numpy(np.stack([score.of_bags for score in found.path])),
         "chosen": torch.tensor(path.index(found.ridge)),
         "log_probs": log_probs.float(),
-        **_model(found.fit, n_rows),
+        **model_of(found.fit, n_rows),
     }
 
 
-def _model(fit: LinearFit, n_rows: int) -> Tensors:
+def model_of(fit: LinearFit, n_rows: int) -> Tensors:
+    """A model of n rows as `module_of` takes it."""
     return {
         "weight": torch.from_numpy(fit.weights.T.copy()),
         "bias": torch.from_numpy(fit.intercept),

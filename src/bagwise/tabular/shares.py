@@ -161,7 +161,8 @@ def _check_bootstrap(model: TableModel, draws: int, counts: Counts | None) -> No
     if model.intervals is None:
         raise ValueError(
             "the bootstrap fits the model again and again, which is done only with linear models "
-            "that bagwise fit has fitted by maximum likelihood; of this one there are no intervals."
+            "that bagwise fit has fitted by maximum likelihood, to up to 20 million cells; of this "
+            "one there are no intervals."
         )
     if model.known_bags is not None:
         raise ValueError(
