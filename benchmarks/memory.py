@@ -44,7 +44,9 @@ def has(name):
 task = json.loads(sys.argv[1])
 folder = Path(task["folder"])
 how = dict(bag="bag", labels=folder / "tiny.csv", exclude=["y"])
-fit_table(folder / "tiny.parquet", **how, model="linear", lr=0.01, epochs=1)
+lr = None if task["epochs"] is None else 0.01
+how |= dict(model="linear", epochs=task["epochs"], lr=lr)
+fit_table(folder / "tiny.parquet", **how)
 print("BASE", has("RssAnon"), flush=True)
 if task["limit"]:
     limit = has("VmData") + task["limit"]
@@ -52,7 +54,6 @@ if task["limit"]:
 began = time.process_time()
 how["labels"] = folder / "labels.csv"
 out = folder / "model"
-how |= dict(model="linear", epochs=task["epochs"], lr=None if task["epochs"] is None else 0.01)
 fitted = fit_table(folder / "table.parquet", **how, out=out, memory=task["memory"])
 cpu = time.process_time() - began
 scores = evaluate_table(fitted, folder / "test.parquet", "y")

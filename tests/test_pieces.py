@@ -107,7 +107,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table counts as a large one, and is read in many pieces."""
     monkeypatch.setattr("bagwise.tabular.tuning.CROSS_VALIDATED", 0)
     monkeypatch.setattr(linear, "MOST_NUMBERS", 4000)
-    monkeypatch.setattr(linear_pieces, "_PIECE", 1000)
+    monkeypatch.setattr(linear_pieces, "_PIECE", 600)
 
 
 def weights(model: Any) -> np.ndarray:

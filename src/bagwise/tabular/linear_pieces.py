@@ -23,7 +23,8 @@ from bagwise.tabular.tuning import Split, smaller
 from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training.progress import WorkProgress
 
-_PIECE = 2_000_000  # numbers that are read at a time
+_PIECE = 1_000_000  # numbers that are read at a time,
+_PIECES = 6  # and such a part of those that may be in memory
 _FIRST = 3_000_000  # of the bags that a fit begins with
 _PASSES = 20  # over all rows, about
 _SHARES = (8, 1)  # one of so many bags is fitted to, the one after the other
@@ -75,7 +76,7 @@ def trials_in_pieces(
 
 def _some(data: BagData, split: Split) -> tuple[IntArray, IntArray]:
     """Some bags of a split, in order, and (n,) 0 for those of them that are held out, else -1."""
-    numbers = min(_FIRST, most_numbers(data) // 2)
+    numbers = min(_FIRST, most_numbers(data) // 2)  # and half as many of bags held out
     kept, held_out = smaller(data.bags, split, numbers // (data.shape[0] + 1))
     some = np.sort(np.concatenate([kept, held_out]))
     return some, np.where(np.isin(some, held_out), 0, -1)
@@ -132,7 +133,7 @@ def _read(data: BagData, index: IntArray) -> Read:
 def _most(data: BagData) -> int:
     """Rows that are read at a time."""
     each = data.shape[0] + 4 * data.bags.n_classes
-    return max(min(_PIECE, most_numbers(data)) // each, 1)
+    return max(min(_PIECE, most_numbers(data) // _PIECES) // each, 1)
 
 
 def _left(trial: Trial, n_bags: int) -> Trial:
