@@ -523,6 +523,18 @@ def test_figures_are_drawn_from_a_sweep(finished: Path, tmp_path: Path) -> None:
     ]
 
 
+def test_runs_of_several_folders_are_shown_together(finished: Path, tmp_path: Path) -> None:
+    execute(replace(RUN, bag_size=4), tmp_path / "other" / "one")
+    both = command("table", finished / "runs", tmp_path / "other", finished / "runs")
+    assert both[0] == 0
+    assert "K = 4" in both[1]
+    assert command("export", finished / "runs", tmp_path / "other", "--out", tmp_path)[0] == 0
+    assert command("table", tmp_path) == both
+    code, output = command("table", finished / "runs", tmp_path / "nothing")
+    assert code == 2
+    assert f"no result below {tmp_path / 'nothing'}" in output
+
+
 @pytest.mark.parametrize("select", ["accuracy", "bag_loss"])
 def test_the_committed_tables_are_made_from_the_committed_runs(select: str) -> None:
     folder = Path(__file__).parent.parent / "results" / "linear"

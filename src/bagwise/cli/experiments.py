@@ -35,7 +35,7 @@ DataDir = Annotated[
 Device = Annotated[str, typer.Option(help="Where models compute: cpu, cuda, cuda:1, mps.")]
 
 Runs = Annotated[
-    Path, typer.Argument(help="Folder with runs: of a sweep, single ones, or exported.")
+    list[Path], typer.Argument(help="Folders with runs: of a sweep, single ones, or exported.")
 ]
 
 
@@ -209,7 +209,7 @@ def sweep(
             DEVICE.check("device", device)  # a cluster has its own
             backend = local_backend(processes or os.cpu_count() or 1, device)
         if done is not None:
-            taken = take_over(plan, read_some(done), out)
+            taken = take_over(plan, read_some([done]), out)
             console.print(f"{taken} runs were done before, in {done}")
         report = run_sweep(plan, out, place, backend)
     console.print(f"{len(report.done)} runs done, {len(report.failed)} failed, in {out}")
@@ -281,17 +281,23 @@ def export(
             typer.echo(path)
 
 
-def _blocks(runs: Path, select: Selection) -> list[Block]:
+def _blocks(runs: list[Path], select: Selection) -> list[Block]:
     from bagwise.experiments.accuracy import collect
 
     return collect(read_some(runs), select.value)
 
 
-def read_some(runs: Path) -> list[RunResult]:
-    """The results below a folder; none is an error."""
+def read_some(runs: list[Path]) -> list[RunResult]:
+    """The results below folders; none below one of them is an error."""
     from bagwise.experiments.export import read_runs
+    from bagwise.experiments.run import without_copies
 
-    results = read_runs(runs)
-    if not results:
-        raise ValueError(f"there is no result below {runs}; give the --out folder of a sweep.")
-    return results
+    found = []
+    for folder in runs:
+        results = read_runs(folder)
+        if not results:
+            raise ValueError(
+                f"there is no result below {folder}; give the --out folder of a sweep."
+            )
+        found += [(str(folder), result) for result in results]
+    return without_copies(found)

@@ -68,7 +68,7 @@ def report(
         elif data or by or bag or labels:
             raise ValueError(f"{folder} is no model; rows and their options are for models.")
         else:
-            content = sweep_report(read_some(folder), str(folder))
+            content = sweep_report(read_some([folder]), str(folder))
         opening = content.partition("<title>")[0].encode()  # the same in every report
         refuse_foreign(out, lambda path: begins(path).startswith(opening), force)
         write_atomically(out, content.encode())
