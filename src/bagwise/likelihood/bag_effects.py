@@ -22,7 +22,7 @@ from bagwise.likelihood.ridge import (
     mean_per_instance,
 )
 
-_ENOUGH, _LEAST_BAGS = 20_000, 20  # instances and bags that are looked at
+ENOUGH, _LEAST_BAGS = 20_000, 20  # instances and bags that are looked at
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def bags_differ(z: npt.ArrayLike, bags: Bags) -> tuple[float, float]:
     """
     logits: FloatArray = np.ascontiguousarray(z, dtype=np.float64)
     order = np.random.default_rng(0).permutation(len(bags))
-    n = int((np.cumsum(bags.sizes[order]) <= _ENOUGH).sum())
+    n = int((np.cumsum(bags.sizes[order]) <= ENOUGH).sum())
     some = np.sort(order[: max(n, _LEAST_BAGS)])
     part, classes = occurring(bags.select(some))
     if len(classes) == 1:

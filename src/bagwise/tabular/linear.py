@@ -23,6 +23,7 @@ from bagwise.likelihood import (
     choose_bag_effects,
     choose_ridge,
 )
+from bagwise.likelihood.bag_effects import ENOUGH
 from bagwise.networks import make_model
 from bagwise.tabular.differences import BagsDiffer
 from bagwise.tabular.known_bags import KnownBags
@@ -33,6 +34,7 @@ from bagwise.training.progress import WorkProgress
 
 MOST_NUMBERS = 20_000_000  # rows times columns, in double precision, more than once
 NUMBER = 64  # bytes of memory that one of these takes in all, where memory is limited
+_PART = 8  # of these, in which bags are judged
 _OWN = "own."  # before the names of what is known of the model with bag effects
 
 
@@ -133,7 +135,8 @@ def differences(chosen: Trial, data: BagData) -> BagsDiffer | None:
         return None
     W, b = (chosen.weights[name].numpy() for name in ("weight", "bias"))
     if not fits(data):  # few of the bags are looked at
-        data = data.select(_up_to(data.bags, most_numbers(data) // (data.shape[0] + 1)))
+        most = most_numbers(data) // _PART // (data.shape[0] + 1)
+        data = data.select(_up_to(data.bags, min(most, ENOUGH)))
     return BagsDiffer(*bags_differ(data.inputs.double().numpy() @ W.T + b, data.bags))
 
 
