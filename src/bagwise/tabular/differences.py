@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-OFFER = " `bagwise fit --bag-effects` (a linear model) gives each bag an intercept of its own."
+OFFER = (
+    " `bagwise fit --bag-effects` (a linear model of up to 20 million cells) gives each bag an "
+    "intercept of its own."
+)
 IDLE = " Bags do not differ by more than their rows explain: bag effects are idle here."
 
 
