@@ -86,7 +86,7 @@ def fit_table(
 
     The linear model is fitted by maximum likelihood, its ridge chosen on held-out bags, unless
     another method, a learning rate or a number of epochs is given; of more than 20 million cells in
-    passes over the rows, without intervals, and by gradient descent if bags are too large for that.
+    passes over the rows, without intervals, or by gradient descent if bags are too large for that.
     Up to 50,000 rows the bags are held out in five parts in turn, and the model is then fitted to
     all of them; beyond, a tenth of the bags is held out throughout.
 
