@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import chi2
 
-from bagwise.bags import Bags, FloatArray
+from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood._effects import most_likely_tau
 from bagwise.likelihood.linear import TOLERANCE, LinearFit, fit_with_variance, occurring
 from bagwise.likelihood.objective import checked_features, contrasts
@@ -22,7 +22,7 @@ from bagwise.likelihood.ridge import (
     mean_per_instance,
 )
 
-ENOUGH, _LEAST_BAGS = 20_000, 20  # instances and bags that are looked at
+_ENOUGH, _LEAST_BAGS = 20_000, 20  # instances and bags that are looked at
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,13 @@ def choose_bag_effects(
     )
 
 
+def bags_to_look_at(bags: Bags) -> IntArray:
+    """The bags by which `bags_differ` judges: of these alone it says the same."""
+    order = np.random.default_rng(0).permutation(len(bags))
+    n = int((np.cumsum(bags.sizes[order]) <= _ENOUGH).sum())
+    return np.sort(order[: max(n, _LEAST_BAGS)])
+
+
 def bags_differ(z: npt.ArrayLike, bags: Bags) -> tuple[float, float]:
     """Whether bags differ by more than the logits of their rows explain: (tau, p-value).
 
@@ -178,9 +185,7 @@ def bags_differ(z: npt.ArrayLike, bags: Bags) -> tuple[float, float]:
     (True, True)
     """
     logits: FloatArray = np.ascontiguousarray(z, dtype=np.float64)
-    order = np.random.default_rng(0).permutation(len(bags))
-    n = int((np.cumsum(bags.sizes[order]) <= ENOUGH).sum())
-    some = np.sort(order[: max(n, _LEAST_BAGS)])
+    some = bags_to_look_at(bags)
     part, classes = occurring(bags.select(some))
     if len(classes) == 1:
         return 0.0, 1.0

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from bagwise.bags import Bags, IntArray
+from bagwise.bags import IntArray
 from bagwise.data import BagData
 from bagwise.data.stored import StoredRows
 from bagwise.likelihood import (
@@ -23,7 +23,7 @@ from bagwise.likelihood import (
     choose_bag_effects,
     choose_ridge,
 )
-from bagwise.likelihood.bag_effects import ENOUGH
+from bagwise.likelihood.bag_effects import bags_to_look_at
 from bagwise.networks import make_model
 from bagwise.tabular.differences import BagsDiffer
 from bagwise.tabular.known_bags import KnownBags
@@ -34,7 +34,6 @@ from bagwise.training.progress import WorkProgress
 
 MOST_NUMBERS = 20_000_000  # rows times columns, in double precision, more than once
 NUMBER = 64  # bytes of memory that one of these takes in all, where memory is limited
-_PART = 8  # of these, in which bags are judged
 _OWN = "own."  # before the names of what is known of the model with bag effects
 
 
@@ -134,17 +133,13 @@ def differences(chosen: Trial, data: BagData) -> BagsDiffer | None:
     if chosen.weights is None or chosen.tau is not None or not data.bags.is_sharp.all():
         return None
     W, b = (chosen.weights[name].numpy() for name in ("weight", "bias"))
-    if not fits(data):  # few of the bags are looked at
-        most = most_numbers(data) // _PART // (data.shape[0] + 1)
-        data = data.select(_up_to(data.bags, min(most, ENOUGH)))
-    return BagsDiffer(*bags_differ(data.inputs.double().numpy() @ W.T + b, data.bags))
-
-
-def _up_to(bags: Bags, instances: int) -> IntArray:
-    """Some bags at random, of no more instances in all, but one at least."""
-    order = np.random.default_rng(0).permutation(len(bags))
-    n = int((np.cumsum(bags.sizes[order]) <= instances).sum())
-    return np.sort(order[: max(n, 1)])
+    bags, some = data.bags, bags_to_look_at(data.bags)
+    if fits(data):
+        logits = data.select(some).inputs.double().numpy() @ W.T + b
+    else:  # log-probabilities of all rows are those of the final model there
+        assert chosen.log_probs is not None
+        logits = chosen.log_probs[torch.from_numpy(bags.rows(some))].double().numpy()
+    return BagsDiffer(*bags_differ(logits, bags.select(some)))
 
 
 def _folds(data: BagData, splits: Sequence[Split]) -> IntArray:
