@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from bagwise import BagData, TrainingOptions, read_bags, stored_bags, train
 from bagwise.cli import app
 from bagwise.data import stored
 from bagwise.data.stored import StoredRows
@@ -516,6 +518,75 @@ def refused(*arguments: Any) -> str:
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == 2, result.output
     return result.output
+
+
+def test_a_model_of_ones_own_is_trained_on_sorted_rows_as_on_rows_in_memory(
+    made: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = (made / "rows.parquet", "bag", made / "bags.csv")
+    table = stored_bags(*files, tmp_path / "s", BUDGET)
+    assert isinstance(table.data.inputs, StoredRows)
+    rows = table.data.inputs.take(torch.arange(700))
+
+    X, names, counts, columns = read_bags(*files)
+    place = {name: i for i, name in enumerate(table.ids.tolist())}
+    X = X[np.argsort([place[name] for name in names.tolist()], kind="stable")]
+    assert X.shape == (700, len(columns.encoded_names))
+    # `fit` takes the logarithm of incomes, which `read_bags` does not.
+    same = [i for i, name in enumerate(columns.encoded_names) if "income" not in name]
+    assert np.array_equal(rows[:, same], X[:, same])
+    for name, own in zip(table.ids, table.data.bags.counts.tolist(), strict=True):
+        assert counts[name] == dict(zip(table.classes.tolist(), own, strict=True))
+
+    def history(data: BagData) -> Any:
+        torch.manual_seed(0)
+        model = torch.nn.Linear(rows.shape[1], 2)
+        options, held_out = TrainingOptions(epochs=2, seed=0), data.select(range(15, 21))
+        found = train(model, data.select(range(15)), "rc", options, validation=held_out)
+        return [{k: v for k, v in row.items() if k != "seconds"} for row in found.history]
+
+    assert history(table.data) == history(BagData(rows, table.data.bags))
+
+    def sorted_again(*_: Any, **__: Any) -> None:
+        raise AssertionError("the rows are sorted already")
+
+    monkeypatch.setattr(sorting._Sorting, "deal", sorted_again)
+    again = stored_bags(*files, tmp_path / "s", BUDGET)
+    assert again.data.fingerprint() == table.data.fingerprint()
+    fit_table(*files, memory=BUDGET, store=tmp_path / "s", **QUICK)
+    with pytest.raises(ValueError, match="other things than sorted rows"):
+        stored_bags(*files, made, BUDGET)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_limit_of_a_container_is_known(tmp_path: Path, version: int) -> None:
+    proc, groups = tmp_path / "proc", tmp_path / "groups"
+    (proc / "self").mkdir(parents=True)
+    line, top, names = {
+        1: ("7:cpu:/a/b\n4:memory:/a/b\n0::/\n", groups / "memory", V1),
+        2: ("0::/a/b\n", groups, V2),
+    }[version]
+    (proc / "self" / "cgroup").write_text(line)
+
+    def group(path: str, limit: str) -> None:
+        (top / path).mkdir(parents=True, exist_ok=True)
+        for name, text in zip(names, (limit, "600", f"other 1\n{names[3]} 100"), strict=False):
+            (top / path / name).write_text(text + "\n")
+
+    found = partial(memory_size._left_in_groups, proc, groups)
+    assert list(found()) == []
+    group("a/b", "max")
+    assert list(found()) == []
+    group("a/b", "1000")
+    group("a", "900")
+    assert sorted(found()) == [400, 500]
+    group("a", "0")
+    assert min(found()) == 0
+    assert list(memory_size._left_in_groups(tmp_path, groups)) == []
+
+
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat", "total_inactive_file")
+V2 = ("memory.max", "memory.current", "memory.stat", "inactive_file")
 
 
 def test_mistakes_are_named(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         view_loss,
     )
     from bagwise.posterior import Posterior, bag_posterior, most_probable_labeling
-    from bagwise.tabular import read_bags
+    from bagwise.tabular import read_bags, stored_bags
     from bagwise.training import TrainingOptions, train
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "pvc_loss",
     "rc_loss",
     "read_bags",
+    "stored_bags",
     "train",
     "view_loss",
 ]
@@ -70,7 +71,7 @@ _ROOMS = {
         "view_loss",
     ),
     "posterior": ("Posterior", "bag_posterior", "most_probable_labeling"),
-    "tabular": ("read_bags",),
+    "tabular": ("read_bags", "stored_bags"),
     "training": ("TrainingOptions", "train"),
 }
 

@@ -61,20 +61,28 @@ def posterior(
     check_shapes(log_probs, bags)
     numbers = [float(option) for option in options]
     possible = bags.others_impossible(log_probs)
-    log_likelihood, weights, _, bound = _posterior(possible, *bags.tensors, engine, numbers)
+    if _is_traced(possible):
+        found = _operator(possible, *bags.tensors, engine, numbers)
+    else:
+        found = _Posterior.apply(possible, bags, engine, numbers)  # type: ignore[no-untyped-call]
+    log_likelihood, weights, _, bound = found
     return Posterior(log_likelihood, weights.detach(), bound.detach(), engine)
 
 
-@torch.library.custom_op("bagwise::posterior", mutates_args=())
-def _posterior(
-    log_probs: torch.Tensor,
-    sizes: torch.Tensor,
-    counts: torch.Tensor,
-    packed: torch.Tensor | None,
-    engine: str,
-    options: list[float],
+def _is_traced(tensor: torch.Tensor) -> bool:
+    """Whether someone looks on who must see one operation: a compiler, a tracer, or a tensor that
+    is not plain. To be seen costs a quarter of a millisecond a call.
+    """
+    return (
+        torch.compiler.is_compiling()
+        or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
+
+
+def _computed(
+    log_probs: torch.Tensor, bags: Bags, engine: str, options: list[float]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    bags = Bags.of_tensors(sizes, counts, packed)
     log_p, shifts = checked_array(log_probs, bags)
     log_likelihood = np.empty(len(bags))
     weights = np.empty(log_p.shape)
@@ -93,12 +101,24 @@ def _posterior(
     return first, second, third, fourth
 
 
+@torch.library.custom_op("bagwise::posterior", mutates_args=())
+def _operator(
+    log_probs: torch.Tensor,
+    sizes: torch.Tensor,
+    counts: torch.Tensor,
+    packed: torch.Tensor | None,
+    engine: str,
+    options: list[float],
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    return _computed(log_probs, Bags.of_tensors(sizes, counts, packed), engine, options)
+
+
 def _precision(log_probs: torch.Tensor) -> torch.dtype:
     # Half precision has three digits: a log-likelihood of -300 would lose its decimals.
     return torch.float32 if log_probs.dtype.itemsize < 4 else log_probs.dtype
 
 
-@_posterior.register_fake
+@_operator.register_fake
 def _(
     log_probs: torch.Tensor,
     sizes: torch.Tensor,
@@ -132,7 +152,28 @@ def _backward(ctx: Any, grad: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Ten
     return found.to(log_probs.dtype), *([None] * 5)
 
 
-_posterior.register_autograd(_backward, setup_context=_keep)
+_operator.register_autograd(_backward, setup_context=_keep)
+
+
+class _Posterior(torch.autograd.Function):
+    """The operator without its ceremony, for ordinary training."""
+
+    @staticmethod
+    def forward(
+        log_probs: torch.Tensor, bags: Bags, engine: str, options: list[float]
+    ) -> tuple[torch.Tensor, ...]:
+        return _computed(log_probs, bags, engine, options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+        log_probs, bags, engine, options = inputs
+        _keep(ctx, (log_probs, *bags.tensors, engine, options), output)
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return (None,) * 4 if grads[0] is None else _backward(ctx, *grads)[:4]
 
 
 def _by_row(of_bags: torch.Tensor, sizes: torch.Tensor, rows: int) -> torch.Tensor:

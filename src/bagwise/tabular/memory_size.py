@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 LEAST = 64_000_000  # bytes, below which nothing can be done
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b", re.IGNORECASE)
+_PROC, _GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
 def bytes_of(text: str | int) -> int:
@@ -48,16 +50,49 @@ def shown_size(size: float) -> str:
 
 
 def free_memory() -> int | None:
-    """Bytes that programs can still get, swap included; None where the system does not say."""
+    """Bytes that this process can still get; None where the system does not say.
+
+    That is what the machine has, swap included, or what the limit of a container or a batch system
+    leaves (control groups of Linux), if that is less.
+    """
+    found = [*_left_in_groups()]
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        parts = (x.partition(":") for x in (_PROC / "meminfo").read_text().splitlines())
+        numbers = {name: int(rest.split()[0]) * 1024 for name, _, rest in parts}
+        found.append(numbers["MemAvailable"] + numbers.get("SwapFree", 0))
+    except (OSError, KeyError, ValueError, IndexError):
+        pass
+    return min(found, default=None)
+
+
+def _left_in_groups(proc: Path = _PROC, groups: Path = _GROUPS) -> Iterator[int]:
+    """What the limit of each group leaves that this process is in, those above it included."""
+    try:
+        lines = (proc / "self" / "cgroup").read_text().splitlines()
     except OSError:
-        return None
-    parts = (line.partition(":") for line in lines)
-    numbers = {name: int(rest.split()[0]) * 1024 for name, _, rest in parts}
-    if "MemAvailable" not in numbers:
-        return None
-    return numbers["MemAvailable"] + numbers.get("SwapFree", 0)
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:  # the second version of groups has one tree for all
+            top, names = groups, ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            top = groups / "memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        own = Path(path.lstrip("/"))
+        for group in (own, *own.parents):
+            yield from _left(top / group, *names)
+
+
+def _left(group: Path, limit: str, used: str, cache: str) -> Iterator[int]:
+    """What a group's limit leaves, if it has one: files that were read can be forgotten."""
+    try:
+        most, now = (int((group / name).read_text()) for name in (limit, used))
+        stat = dict(x.split() for x in (group / "memory.stat").read_text().splitlines())
+        yield max(most - now + int(stat[cache]), 0)
+    except (OSError, KeyError, ValueError):  # there is no such group, or "max" is no number
+        return
 
 
 def refuse_more_than_memory(size: int, what: str) -> None:
