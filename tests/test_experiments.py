@@ -535,13 +535,30 @@ def test_runs_of_several_folders_are_shown_together(finished: Path, tmp_path: Pa
     assert f"no result below {tmp_path / 'nothing'}" in output
 
 
-@pytest.mark.parametrize("select", ["accuracy", "bag_loss"])
-def test_the_committed_tables_are_made_from_the_committed_runs(select: str) -> None:
-    folder = Path(__file__).parent.parent / "results" / "linear"
-    name = {"accuracy": "table.md", "bag_loss": "table-bag-loss.md"}[select]
-    code, output = command("table", folder, "--paper", "--format", "markdown", "--select", select)
+RESULTS = Path(__file__).parent.parent / "results"
+
+
+def test_runs_of_the_papers_data_are_drawn_beside_it(tmp_path: Path) -> None:
+    code, output = command("figures", RESULTS / "cifar10", "--out", tmp_path)
     assert code == 0
-    assert output == (folder / name).read_text()
+    assert "beside-the-paper.png" in output
+    assert command("report", RESULTS / "cifar10", "--out", tmp_path / "report.html")[0] == 0
+    assert "beside the paper&#x27;s best" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("select", ["accuracy", "bag_loss"])
+@pytest.mark.parametrize("page", ["linear", "mlp", "cifar10", "leaderboard"])
+def test_the_committed_tables_are_made_from_the_committed_runs(page: str, select: str) -> None:
+    name = {"accuracy": "table.md", "bag_loss": "table-bag-loss.md"}[select]
+    paper = () if page == "leaderboard" else ("--paper",)
+    how = (*paper, "--format", "markdown", "--select", select)
+    code, output = command("table", RESULTS / page, *how)
+    assert code == 0
+    assert output == (RESULTS / page / name).read_text()
+
+
+def test_the_runs_of_the_linear_model_are_all_there() -> None:
+    folder = RESULTS / "linear"
     done = {run.settings for run in read_runs(folder)}
     sweep = read_sweep(folder / "sweep.toml")
     assert done >= set(sweep.pilot_runs(0, sweep.rates()))

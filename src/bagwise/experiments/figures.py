@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 Panel = tuple[Block, str, str]
 """(block, row, column of the history)"""
 
-FILES = ("loss-and-accuracy", "ot-training", "weight-gap", "test-accuracy", "accuracy-by-bag-size")
+FILES = (
+    "loss-and-accuracy",
+    "ot-training",
+    "weight-gap",
+    "test-accuracy",
+    "accuracy-by-bag-size",
+    "beside-the-paper",
+)
 _SOFTWARE = {"Software": "Bagwise"}  # which PNG files have in them
 _MARKERS = "os^Dv"  # of a method's rows, where it has several
 _LABELS = {
@@ -45,8 +52,9 @@ def draw_figures(blocks: list[Block], folder: Path, force: bool = False) -> list
     set and model. ot-training.png: training accuracy of OT with the linear model. weight-gap.png:
     the difference between RC's weights and the approximate ones. test-accuracy.png: test accuracy
     of the proposed methods by epoch. accuracy-by-bag-size.png, which the paper does not have: test
-    accuracy of all methods beside the paper's best. A curve by epoch is the mean over seeds at the
-    chosen learning rate; its colour is the bag size, the same everywhere.
+    accuracy of all methods beside the paper's best. beside-the-paper.png: of each model the best
+    proposed method alone. A curve by epoch is the mean over seeds at the chosen learning rate; its
+    colour is the bag size, the same everywhere.
     Files of these names that were not drawn by it are replaced only with `force`.
     """
     for name in FILES:
@@ -67,6 +75,8 @@ def draw_figures(blocks: list[Block], folder: Path, force: bool = False) -> list
     several = [block for block in blocks if len(block.bag_sizes) > 1]
     if several:
         drawn.append(_by_bag_size(several, folder / "accuracy-by-bag-size.png"))
+    if any(_of_paper(block) for block in several):
+        drawn.append(_beside_the_paper(several, folder / "beside-the-paper.png"))
     return drawn
 
 
@@ -79,15 +89,11 @@ def _by_bag_size(blocks: list[Block], path: Path) -> Path:
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    width = min(len(blocks), 3)
-    lines = -(-len(blocks) // width)
-    size = (3.6 * width + 1.6, 3.4 * lines)
-    figure, panels = plt.subplots(lines, width, figsize=size, squeeze=False, layout="constrained")
+    figure, panels = _grid(plt, len(blocks), 3)
     handles: dict[str, Any] = {}
     for axes, block in zip(panels.flat, blocks, strict=False):
         sizes = block.bag_sizes
-        known = {K: best[0] for K in sizes if (best := paper_best(block.dataset, block.model, K))}
-        if known:
+        if known := _of_paper(block):
             (handles["the paper's best"],) = axes.plot(
                 [*known], [*known.values()], color="black", linewidth=5, alpha=0.15
             )
@@ -106,13 +112,66 @@ def _by_bag_size(blocks: list[Block], path: Path) -> Path:
                 markersize=3,
                 **style,
             )
-        axes.set(xscale="log", xlabel="bag size", ylabel="test accuracy, %", ylim=(0, 100))
-        axes.set_xticks(sizes, [str(K) for K in sizes])
-        axes.minorticks_off()
-        axes.grid(alpha=0.3)
-        axes.set_title(_plain(f"{block.dataset}, {block.model}"), fontsize=10)
-    for unused in panels.flat[len(blocks) :]:
+        axes.set_ylim(0, 100)
+        _label(axes, f"{block.dataset}, {block.model}", sizes)
+    return _saved(figure, handles, path)
+
+
+def _beside_the_paper(blocks: list[Block], path: Path) -> Path:
+    """The best proposed method of each model by bag size, a panel for each data set."""
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    datasets = list(dict.fromkeys(block.dataset for block in blocks))
+    models = list(dict.fromkeys(block.model for block in blocks))
+    figure, panels = _grid(plt, len(datasets), 2)
+    handles: dict[str, Any] = {}
+    for axes, dataset in zip(panels.flat, datasets, strict=False):
+        own = [block for block in blocks if block.dataset == dataset]
+        for block in own:
+            style: dict[str, Any] = {"color": f"C{models.index(block.model)}"}
+            best = {K: row for K in block.bag_sizes if (row := block.best(K, proposed=True))}
+            if known := _of_paper(block):
+                (handles[_plain(f"{block.model}, the paper's best")],) = axes.plot(
+                    [*known], [*known.values()], linewidth=6, alpha=0.3, **style
+                )
+            means = [block.cells[row, K].mean for K, row in best.items()]
+            (handles[_plain(f"{block.model}, the best proposed method")],) = axes.plot(
+                [*best], means, marker="o", markersize=4, **style
+            )
+        _label(axes, dataset, sorted({K for block in own for K in block.bag_sizes}))
+    return _saved(figure, handles, path)
+
+
+def _of_paper(block: Block) -> dict[int, float]:
+    """The paper's best figure by bag size."""
+    found = {K: paper_best(block.dataset, block.model, K) for K in block.bag_sizes}
+    return {K: best[0] for K, best in found.items() if best}
+
+
+def _grid(plt: Any, count: int, width: int) -> tuple[Any, Any]:
+    """A figure with so many panels, at most `width` beside each other."""
+    width = min(count, width)
+    lines = -(-count // width)
+    size = (3.6 * width + 1.6, 3.4 * lines)
+    figure, panels = plt.subplots(lines, width, figsize=size, squeeze=False, layout="constrained")
+    for unused in panels.flat[count:]:
         unused.set_visible(False)
+    return figure, panels
+
+
+def _label(axes: Axes, name: str, sizes: list[int]) -> None:
+    axes.set(xscale="log", xlabel="bag size", ylabel="test accuracy, %")
+    axes.set_xticks(sizes, [str(K) for K in sizes])
+    axes.minorticks_off()
+    axes.grid(alpha=0.3)
+    axes.set_title(_plain(name), fontsize=10)
+
+
+def _saved(figure: Any, handles: dict[str, Any], path: Path) -> Path:
+    """The figure with its legend, in a file."""
+    import matplotlib.pyplot as plt
+
     figure.legend(handles.values(), handles.keys(), loc="outside right center", frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120, metadata=_SOFTWARE)
@@ -156,17 +215,7 @@ def _figure(rows: list[list[Panel]], path: Path) -> Path:
                 handles |= _draw(axes[row, column], panels[column])
             else:
                 axes[row, column].set_visible(False)
-    order = sorted(handles)
-    figure.legend(
-        [handles[K] for K in order],
-        [f"K = {K}" for K in order],
-        loc="outside right center",
-        frameon=False,
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, metadata=_SOFTWARE)
-    plt.close(figure)
-    return path
+    return _saved(figure, {f"K = {K}": handles[K] for K in sorted(handles)}, path)
 
 
 def _draw(axes: Axes, panel: Panel) -> dict[int, Any]:

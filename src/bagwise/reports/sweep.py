@@ -12,6 +12,7 @@ from bagwise.reports.page import html_table, image, page, paragraph, section
 
 _FIGURES = {
     "accuracy-by-bag-size": "Test accuracy by bag size",
+    "beside-the-paper": "The best proposed method beside the paper's best",
     "loss-and-accuracy": "Training loss and accuracy of RC_Approx and LLPFC by epoch",
     "ot-training": "Training accuracy of OT by epoch",
     "weight-gap": "Mean difference of RC's weights from the approximate ones by epoch",
