@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -204,6 +205,29 @@ def test_rows_of_selected_bags_are_those_of_an_array(tmp_path: Path) -> None:
     assert np.array_equal(kept.select(np.array([1]))[:], rows[:3])
     assert len({part.fingerprint() for part in (whole, kept, kept.select(np.array([1])))}) == 3
     assert kept.fingerprint() == whole.select(np.array([3, 0])).fingerprint()
+
+
+def test_free_memory_is_given_back_before_it_exceeds_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    used, given_back = [1000], []
+    monkeypatch.setattr(stored, "memory_in_use", lambda: used[0])
+    monkeypatch.setattr(stored, "give_back", lambda: given_back.append(used[0]))
+    rows = StoredRows(np.zeros((4, 1)), np.array([0]), np.array([4]), budget=400)
+    for used[0] in (900, 1100, 1101, 1000):
+        assert rows.take(torch.tensor([3, 1])).shape == (2, 1)
+    assert given_back == [1101]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say")
+def test_memory_in_use_is_what_no_file_backs() -> None:
+    before = stored.memory_in_use()
+    assert before > 10**7
+    block = np.ones(10**7)
+    assert 6e7 < stored.memory_in_use() - before < 12e7
+    del block
+    stored.give_back()
+    assert stored.memory_in_use() - before < 2e7
 
 
 def test_what_is_kept_of_rows_lies_in_a_file_without_a_name(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import math
 import mmap
@@ -20,6 +21,7 @@ _SMALL = 1 << 20  # bytes up to which something is kept in memory
 _IN_MEMORY = 8  # a selection of bags that takes up to this part of the budget is read at once
 _STEP = 2  # the part of the budget that a training step may take
 _NEAR = 1 << 16  # bytes of a bag above which reading ahead pays
+_HELD = 0.25  # the part of the budget beyond which free memory is given back before a step
 
 
 class StoredRows:
@@ -59,6 +61,7 @@ class StoredRows:
         self._shift = begins - (self._ends - sizes)
         self._moved = bool(self._shift.any())
         self.budget, self._folder, self._digest = budget, folder, digest
+        self._most = memory_in_use() + _HELD * budget
         self.shape: tuple[int, ...] = (int(self._ends[-1]), *rows.shape[1:])
         self.dtype = rows.dtype
 
@@ -93,6 +96,8 @@ class StoredRows:
     def take(self, rows: torch.Tensor) -> torch.Tensor:
         """(n, d) these rows, in their order."""
         index = rows.numpy()
+        if memory_in_use() > self._most:
+            give_back()
         if self._moved:
             index = index + self._shift[np.searchsorted(self._ends, index, side="right")]
         return torch.from_numpy(np.take(self._rows, index, axis=0))
@@ -131,3 +136,21 @@ class StoredRows:
         digest = hashlib.blake2b(self._digest.encode(), digest_size=8)
         digest.update(self._begins.tobytes() + self._sizes.tobytes())
         return digest.hexdigest()
+
+
+def memory_in_use() -> int:
+    """Bytes of this process that no file backs, in use or kept for use; 0 where nobody knows."""
+    try:
+        with open("/proc/self/statm") as file:
+            _, resident, shared, *_ = map(int, file.read().split())
+    except (OSError, ValueError):
+        return 0
+    return (resident - shared) * mmap.PAGESIZE
+
+
+def give_back() -> None:
+    """Let the system have what was freed: steps of many sizes leave holes in memory, which add up
+    to several times what any of them takes.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # only Linux with glibc has it
+        ctypes.CDLL(None).malloc_trim(0)
