@@ -8,7 +8,7 @@ fit with the chosen ridge itself would have; larger bags, which take longer, beg
 as do bags with an effect of their own, of standard deviation tau.
 
 python benchmarks/intervals.py                    # 100 sets a row: half an hour
-python benchmarks/intervals.py --sets 14          # 210 sets in all: five minutes
+python benchmarks/intervals.py --sets 14          # 238 sets in all: five minutes
 python benchmarks/intervals.py --rows 1,7,15      # some of the rows
 
 `--effects` is about models with bag effects instead, as `bagwise estimate` uses them: intervals of
@@ -77,6 +77,8 @@ SETTINGS = (
     Setting(2, 20, 100, tau=0.7),
     Setting(3, 20, 60, tau=0.7),
     Setting(3, 500, 40),
+    Setting(2, 200, 100, natural=False),
+    Setting(3, 100, 100, natural=False),
 )
 
 

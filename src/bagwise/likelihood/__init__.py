@@ -1,9 +1,9 @@
 """Linear models fitted to bags by maximum likelihood: no learning rate, no epochs, no chance.
 
 `fit_linear` fits one, `fit_in_pieces` one to rows that are read piece by piece, `choose_ridge`
-chooses its penalty on held-out bags, `covariance` says how sure its coefficients are,
-`choose_bag_effects` whether bags differ by more than their rows explain, `effects_of_shares` what
-the known shares of a bag say about new rows of it.
+chooses its penalty on held-out bags, `covariance` (or `covariance_in_pieces`) says how sure its
+coefficients are, `choose_bag_effects` whether bags differ by more than their rows explain,
+`effects_of_shares` what the known shares of a bag say about new rows of it.
 """
 
 from bagwise.likelihood.bag_effects import ChosenBagEffects, bags_differ, choose_bag_effects
@@ -12,6 +12,7 @@ from bagwise.likelihood.effect_shares import (
     effects_of_fit,
     group_shares_with_effects,
 )
+from bagwise.likelihood.interval_pieces import covariance_in_pieces
 from bagwise.likelihood.intervals import (
     Covariance,
     bootstrap_bags,
@@ -45,6 +46,7 @@ __all__ = [
     "choose_bag_effects",
     "choose_ridge",
     "covariance",
+    "covariance_in_pieces",
     "effects_of_fit",
     "effects_of_shares",
     "fit_for_intervals",

@@ -9,16 +9,60 @@ import torch
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.likelihood._curvature import information_rows
+from bagwise.likelihood._quadratic import MOST_CLASSES, quadratic_rows
 from bagwise.likelihood.objective import BagLikelihood, Evaluation
 from bagwise.posterior.auto import AUTO_STATES, fill_auto
 
 _STEP = 3e-3  # of logits, in differences of expected counts
+_MOST_LEVERAGE = 0.9
 
 
-def bag_information(
+def expected_information(
+    likelihood: BagLikelihood, theta: FloatArray, found: Evaluation, tau: float
+) -> FloatArray:
+    """(P, P) what all bags say, by `_bag_information`, and labels that are known."""
+    total = _label_information(likelihood, found)
+    P = len(total)
+    for _, rows in _bag_information(likelihood, theta, found, tau):
+        A = rows.reshape(-1, P)
+        total += A.T @ A
+    return total
+
+
+def leveraged_scores(
+    likelihood: BagLikelihood,
+    theta: FloatArray,
+    found: Evaluation,
+    tau: float,
+    inverse: FloatArray,
+) -> FloatArray:
+    """(B, P) the scores of bags, with the factor that makes up for their pull.
+
+    For a bag's information A'A it is g + A' (1 - A H^-1 A')^-1 A H^-1 g.
+    """
+    bags, D = likelihood.bags, likelihood.basis.shape[1]
+    residuals = found.residuals @ likelihood.basis
+    parts = [
+        np.add.reduceat(likelihood.X1 * residuals[:, e, None], bags.offsets[:-1], axis=0)
+        for e in range(D)
+    ]
+    scores: FloatArray = np.stack(parts, axis=-1).reshape(len(bags), -1)
+    for part, A in _bag_information(likelihood, theta, found, tau):
+        AH = A @ inverse
+        leverage = AH @ A.transpose(0, 2, 1)
+        values, vectors = np.linalg.eigh(leverage)
+        kept = 1.0 / (1.0 - np.clip(values, 0.0, _MOST_LEVERAGE))
+        pull = (AH @ scores[part][:, :, None])[:, :, 0]
+        turned = (vectors.transpose(0, 2, 1) @ pull[:, :, None])[:, :, 0] * kept
+        scores[part] += ((vectors @ turned[:, :, None]).transpose(0, 2, 1) @ A)[:, 0]
+    return scores
+
+
+def _bag_information(
     likelihood: BagLikelihood, theta: FloatArray, found: Evaluation, tau: float
 ) -> Iterator[tuple[IntArray, FloatArray]]:
-    """Rows A of the information A'A of bags, some at a time, as `information_rows` gives them.
+    """Rows A of the information A'A of bags, some at a time: those of `information_rows` and, of
+    exact counts of few classes without bag effects, of `quadratic_rows`.
 
     Where counts N are not exact, their covariance given what is known, W, is not 0, and the best
     linear score is that of their expectation:
@@ -26,7 +70,7 @@ def bag_information(
         (dm / d theta)' V^-1 (V - W) V^-1 (dm / d theta)
 
     W is the derivative of the expected counts by an intercept of the bag. Rows whose label is known
-    are no part of the sums m and V, see `label_information`.
+    are no part of the sums m and V, see `_label_information`.
     """
     bags, D = likelihood.bags, likelihood.basis.shape[1]
     p = found.probabilities
@@ -46,10 +90,14 @@ def bag_information(
                 values, vectors = np.linalg.eigh((kept + kept.transpose(0, 2, 1)) / 2)
                 root = vectors * np.sqrt(np.clip(values, 0.0, 1.0))[:, None, :]
                 rows[soft] = root.transpose(0, 2, 1) @ rows[soft]
+        if tau == 0 and bags.n_classes <= MOST_CLASSES:
+            more = quadratic_rows(likelihood.X1, p, bags.offsets, likelihood.basis, part)
+            more[~bags.is_sharp[part]] = 0.0
+            rows = np.concatenate([rows, more], axis=1)
         yield part, rows
 
 
-def label_information(likelihood: BagLikelihood, found: Evaluation) -> FloatArray:
+def _label_information(likelihood: BagLikelihood, found: Evaluation) -> FloatArray:
     """(P, P) the information of labels of rows that are known, in bags of several rows; those in
     bags of one are counts, too.
     """

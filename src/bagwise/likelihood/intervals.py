@@ -11,12 +11,12 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 from scipy.special import softmax
 from scipy.stats import t as student
 
-from bagwise.bags import Bags, FloatArray
+from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import real_number, whole_number
-from bagwise.likelihood._information import bag_information, label_information
+from bagwise.likelihood._information import expected_information, leveraged_scores
 from bagwise.likelihood._optimise import Problem
 from bagwise.likelihood.linear import TOLERANCE, LinearFit, fit_linear, occurring
-from bagwise.likelihood.objective import BagLikelihood, Evaluation, checked_features, effect_nodes
+from bagwise.likelihood.objective import BagLikelihood, checked_features, effect_nodes
 from bagwise.posterior import lattice_states
 
 MAX_PARAMETERS = 2000
@@ -24,7 +24,6 @@ INTERVAL_RIDGE = 0.1
 _OBSERVED_STEPS = 2e9  # elementary steps up to which the likelihood is differentiated twice
 _STEP = 1e-4  # of these differences, in standard errors
 _LEAST = 0.3  # least ratio of observed to expected information that is believed
-_MOST_LEVERAGE = 0.9
 
 
 def fit_for_intervals(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> LinearFit:
@@ -153,10 +152,12 @@ def covariance(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> Covariance:
     small, it would be B / (B - 1).
 
     H is the observed information, by differences of the gradient, where likelihoods are exact and
-    that takes a few seconds at most; else the expected one (`_information.bag_information`), which
-    allows for counts that are not exact and for labels that are known. With bags of five the latter
-    makes intervals a fifth too wide, with bags of 100 there is no difference. A fit's tau, if it
-    has bag effects, is taken as known.
+    that takes a few seconds at most; else the expected one of scores that are quadratic in the
+    counts (`_information`), which allows for counts that are not exact and for labels that are
+    known. With bags of five the latter makes intervals up to a fifth too wide, with bags of 100
+    there is no difference. With more than four classes, bag effects, or where counts are not exact,
+    scores are linear: intervals are then up to twice too wide where bags are alike. A fit's tau, if
+    it has bag effects, is taken as known.
 
     Use it on `fit_for_intervals`. It cannot help where there are about as many coefficients
     (d + 1) (C - 1) as bags, or more: intervals then say little.
@@ -187,18 +188,31 @@ def covariance(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> Covariance:
             f"covariances are available up to {MAX_PARAMETERS}. Use bootstrap_bags, or fewer "
             "features."
         )
-    matrix = np.zeros((d, C, d, C))
-    information = "expected"
     if D > 0:
         likelihood = BagLikelihood(features, part)
         basis = likelihood.basis
         theta = np.vstack([fit.weights, fit.intercept])[:, classes] @ basis
         small, information = _sandwich(Problem(likelihood, fit.ridge), theta, fit.bag_effects)
-        full = np.einsum("ce,iejf,df->icjd", basis, small.reshape(d, D, d, D), basis, optimize=True)
-        places = np.arange(d)
-        matrix[np.ix_(places, classes, places, classes)] = full
+        return of_contrasts(fit, small, basis, classes, len(bags), information)
     absent = ~np.isin(np.arange(C), classes)
-    return Covariance(fit, matrix, len(bags), information, absent)
+    return Covariance(fit, np.zeros((d, C, d, C)), len(bags), "expected", absent)
+
+
+def of_contrasts(
+    fit: LinearFit,
+    small: FloatArray,
+    basis: FloatArray,
+    classes: IntArray,
+    n_bags: int,
+    information: str,
+) -> Covariance:
+    """From a covariance (P, P) in the coordinates of `basis`, of the classes that occur."""
+    d, D, C = len(fit.weights) + 1, basis.shape[1], len(fit.intercept)
+    full = np.einsum("ce,iejf,df->icjd", basis, small.reshape(d, D, d, D), basis, optimize=True)
+    matrix, places = np.zeros((d, C, d, C)), np.arange(d)
+    matrix[np.ix_(places, classes, places, classes)] = full
+    absent = ~np.isin(np.arange(C), classes)
+    return Covariance(fit, matrix, n_bags, information, absent)
 
 
 def bootstrap_bags(
@@ -252,11 +266,9 @@ def _sandwich(problem: Problem, theta: FloatArray, tau: float) -> tuple[FloatArr
     likelihood = problem.likelihood
     assert isinstance(likelihood, BagLikelihood)
     found = problem.at(theta, tau).found
-    expected = _expected_information(likelihood, theta, found, tau)
-    expected += np.diag(problem.penalty.ravel())
-    expected[np.diag_indices(len(expected))] += 1e-9 * np.diagonal(expected).max()
+    expected = penalised(expected_information(likelihood, theta, found, tau), problem.penalty)
     inverse = cho_solve(cho_factor(expected), np.eye(len(expected)))
-    scores = _leveraged(likelihood, theta, found, tau, inverse)
+    scores = leveraged_scores(likelihood, theta, found, tau, inverse)
     kind = "expected"
     steps = theta.size * (lattice_states(likelihood.bags) * likelihood.bags.n_classes).sum()
     if likelihood.exact and steps <= _OBSERVED_STEPS:
@@ -267,15 +279,11 @@ def _sandwich(problem: Problem, theta: FloatArray, tau: float) -> tuple[FloatArr
     return half.T @ half * ((B - 1) / B), kind
 
 
-def _expected_information(
-    likelihood: BagLikelihood, theta: FloatArray, found: Evaluation, tau: float
-) -> FloatArray:
-    total = label_information(likelihood, found)
-    P = len(total)
-    for _, rows in bag_information(likelihood, theta, found, tau):
-        A = rows.reshape(-1, P)
-        total += A.T @ A
-    return total
+def penalised(information: FloatArray, penalty: FloatArray) -> FloatArray:
+    """(P, P) with the penalty (d, D) of a ridge, and as much more as an inverse needs."""
+    found = information + np.diag(penalty.ravel())
+    found[np.diag_indices(len(found))] += 1e-9 * np.diagonal(found).max()
+    return found
 
 
 def _inverse_observed(
@@ -299,35 +307,6 @@ def _inverse_observed(
     root = solve_triangular(lower, vectors, lower=True, trans="T")
     inverse: FloatArray = (root / np.maximum(values, _LEAST)) @ root.T
     return inverse
-
-
-def _leveraged(
-    likelihood: BagLikelihood,
-    theta: FloatArray,
-    found: Evaluation,
-    tau: float,
-    inverse: FloatArray,
-) -> FloatArray:
-    """(B, P) the scores of bags, with the factor that makes up for their pull.
-
-    For a bag's information A'A it is g + A' (1 - A H^-1 A')^-1 A H^-1 g.
-    """
-    bags, D = likelihood.bags, likelihood.basis.shape[1]
-    residuals = found.residuals @ likelihood.basis
-    parts = [
-        np.add.reduceat(likelihood.X1 * residuals[:, e, None], bags.offsets[:-1], axis=0)
-        for e in range(D)
-    ]
-    scores: FloatArray = np.stack(parts, axis=-1).reshape(len(bags), -1)
-    for part, A in bag_information(likelihood, theta, found, tau):
-        AH = A @ inverse
-        leverage = AH @ A.transpose(0, 2, 1)
-        values, vectors = np.linalg.eigh(leverage)
-        kept = 1.0 / (1.0 - np.clip(values, 0.0, _MOST_LEVERAGE))
-        pull = (AH @ scores[part][:, :, None])[:, :, 0]
-        turned = (vectors.transpose(0, 2, 1) @ pull[:, :, None])[:, :, 0] * kept
-        scores[part] += ((vectors @ turned[:, :, None]).transpose(0, 2, 1) @ A)[:, 0]
-    return scores
 
 
 def _probabilities(fit: LinearFit, X: FloatArray) -> tuple[FloatArray, FloatArray]:

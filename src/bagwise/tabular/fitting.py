@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
 from pathlib import Path
@@ -30,7 +30,7 @@ from bagwise.tabular.intervals import intervals_of
 from bagwise.tabular.labels import read_labels
 from bagwise.tabular.large import refuse_what_needs_memory
 from bagwise.tabular.learning import Ordered, ordered_of
-from bagwise.tabular.linear_pieces import fits_in_pieces, trials_in_pieces
+from bagwise.tabular.linear_pieces import fits_in_pieces, intervals_in_pieces, trials_in_pieces
 from bagwise.tabular.memory_size import bytes_of
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.reading import Asked, rows_in_memory, rows_in_store
@@ -86,7 +86,7 @@ def fit_table(
 
     The linear model is fitted by maximum likelihood, its ridge chosen on held-out bags, unless
     another method, a learning rate or a number of epochs is given; of more than 20 million cells in
-    passes over the rows, without intervals, or by gradient descent if bags are too large for that.
+    passes over the rows, or by gradient descent, without intervals, if bags are too large for that.
     Up to 50,000 rows the bags are held out in five parts in turn, and the model is then fitted to
     all of them; beyond, a tenth of the bags is held out throughout.
 
@@ -251,20 +251,31 @@ def fit_table(
             bags_differ=linear.differences(chosen, training),
         )
         table = _held_out_file(own, part, ids, names, tau)
-        found: Tensors = {}
-        if chosen.weights is not None and chosen.ridge is not None and linear.fits(training):
-            of_model, ridge, spread = chosen.weights, chosen.ridge, linear.tau_of(chosen) or 0.0
-            with WorkProgress("intervals", "", 1, progress), warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
-                found = work.once(
-                    "intervals", lambda: intervals_of(training, of_model, ridge, spread)
-                )
+        found = _intervals(chosen, training, splits, work, progress)
         named = targets.ids[: len(targets.ids) - rows.alone]
         known_bags = linear.known_bags(chosen, key, named)
         fitted = TableModel(classifier, rows.columns, facts, found, known_bags, table.encode())
         work.publish(fitted.save)
     remove_store(out) if kept_rows is None else kept_rows.done()
     return fitted
+
+
+def _intervals(
+    chosen: Trial, data: BagData, splits: Sequence[Split], work: Workspace, progress: bool
+) -> Tensors:
+    """What intervals of a linear model by maximum likelihood are made of."""
+    model, ridge = chosen.weights, chosen.ridge
+    if model is None or ridge is None:
+        return {}
+    if not linear.fits(data):
+        kept = splits[0][0]
+        return work.once(
+            "intervals", lambda: intervals_in_pieces(data, kept, model, ridge, work, progress)
+        )
+    with WorkProgress("intervals", "", 1, progress), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
+        tau = linear.tau_of(chosen) or 0.0
+        return work.once("intervals", lambda: intervals_of(data, model, ridge, tau))
 
 
 def _check_model(model: str) -> None:

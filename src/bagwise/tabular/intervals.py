@@ -36,8 +36,7 @@ def intervals_of(data: BagData, weights: Tensors, ridge: float, tau: float = 0.0
         ridge: with which it was fitted.
         tau: standard deviation of bag effects.
     """
-    C, d = weights["weight"].shape
-    if (d + 1) * (C - 1) > MAX_PARAMETERS:
+    if too_many(weights):
         return {}
     X = data.inputs.double().numpy()
     start = fit_of(weights["weight"].numpy().T, weights["bias"].numpy(), ridge, tau)
@@ -48,7 +47,18 @@ def intervals_of(data: BagData, weights: Tensors, ridge: float, tau: float = 0.0
         of_bags = effects_of_fit(X, data.bags, fit)
         arrays = {name: getattr(of_bags, of) for name, of in _EFFECTS.items()}
         effects = {name: torch.from_numpy(np.ascontiguousarray(x)) for name, x in arrays.items()}
-    basis = contrasts(C)
+    return tensors_of(found) | effects
+
+
+def too_many(weights: Tensors) -> bool:
+    """Whether a model has too many coefficients for their covariance."""
+    C, d = weights["weight"].shape
+    return (d + 1) * (C - 1) > MAX_PARAMETERS
+
+
+def tensors_of(found: Covariance) -> Tensors:
+    """A covariance as a model's folder keeps it."""
+    basis = contrasts(len(found.fit.intercept))
     small = np.einsum("ce,icjd,df->iejf", basis, found.matrix, basis, optimize=True)
     return {
         "weights": torch.from_numpy(np.ascontiguousarray(found.fit.weights)),
@@ -56,7 +66,6 @@ def intervals_of(data: BagData, weights: Tensors, ridge: float, tau: float = 0.0
         "covariance": torch.from_numpy(np.ascontiguousarray(small)),
         "absent": torch.from_numpy(found.absent.astype(np.uint8)),
         "n_bags": torch.tensor(found.n_bags),
-        **effects,
     }
 
 

@@ -13,9 +13,10 @@ import torch
 from bagwise.bags import FloatArray, IntArray
 from bagwise.data import BagData
 from bagwise.data.stored import StoredRows
-from bagwise.likelihood import LinearFit, fit_in_pieces
+from bagwise.likelihood import LinearFit, covariance_in_pieces, fit_in_pieces
+from bagwise.likelihood.intervals import interval_ridge
 from bagwise.likelihood.pieces import Read, bag_log_likelihoods_in_pieces
-from bagwise.tabular.intervals import fit_of
+from bagwise.tabular.intervals import fit_of, tensors_of, too_many
 from bagwise.tabular.linear import fitted, model_of, module_of, most_numbers, trials_of
 from bagwise.tabular.surprises import all_log_probs
 from bagwise.tabular.trial import Trial
@@ -72,6 +73,23 @@ def trials_in_pieces(
         weights=found,
     )
     return [trial, *(_left(other, len(bags)) for other in trials_of(tried)[1:])]
+
+
+def intervals_in_pieces(
+    data: BagData, kept: IntArray, model: Tensors, ridge: float, work: Workspace, progress: bool
+) -> Tensors:
+    """As `intervals_of`, of the bags that the model was fitted to; empty too where a single bag is
+    too large.
+    """
+    bags = data.bags.select(kept)
+    if too_many(model) or int(bags.sizes.max()) * (data.shape[0] + 1) > most_numbers(data):
+        return {}
+    start = fit_of(model["weight"].numpy().T, model["bias"].numpy(), interval_ridge(ridge))
+    with WorkProgress("intervals", "passes", _PASSES, progress) as bar:
+        bar.begin("all bags")
+        fit = _fit(data, kept, start, "intervals", work, bar)
+        found = covariance_in_pieces(_read(data, kept), bags, fit, most=_most(data))
+    return tensors_of(found)
 
 
 def _some(data: BagData, split: Split) -> tuple[IntArray, IntArray]:
