@@ -20,10 +20,10 @@ _MOST_LEVERAGE = 0.9
 def expected_information(
     likelihood: BagLikelihood, theta: FloatArray, found: Evaluation, tau: float
 ) -> FloatArray:
-    """(P, P) what all bags say, by `_bag_information`, and labels that are known."""
-    total = _label_information(likelihood, found)
+    """(P, P) what all bags say, by `bag_information`, and labels that are known."""
+    total = label_information(likelihood, found)
     P = len(total)
-    for _, rows in _bag_information(likelihood, theta, found, tau):
+    for _, rows in bag_information(likelihood, theta, found, tau):
         A = rows.reshape(-1, P)
         total += A.T @ A
     return total
@@ -47,7 +47,7 @@ def leveraged_scores(
         for e in range(D)
     ]
     scores: FloatArray = np.stack(parts, axis=-1).reshape(len(bags), -1)
-    for part, A in _bag_information(likelihood, theta, found, tau):
+    for part, A in bag_information(likelihood, theta, found, tau):
         AH = A @ inverse
         leverage = AH @ A.transpose(0, 2, 1)
         values, vectors = np.linalg.eigh(leverage)
@@ -58,7 +58,7 @@ def leveraged_scores(
     return scores
 
 
-def _bag_information(
+def bag_information(
     likelihood: BagLikelihood, theta: FloatArray, found: Evaluation, tau: float
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     """Rows A of the information A'A of bags, some at a time: those of `information_rows` and, of
@@ -70,7 +70,7 @@ def _bag_information(
         (dm / d theta)' V^-1 (V - W) V^-1 (dm / d theta)
 
     W is the derivative of the expected counts by an intercept of the bag. Rows whose label is known
-    are no part of the sums m and V, see `_label_information`.
+    are no part of the sums m and V, see `label_information`.
     """
     bags, D = likelihood.bags, likelihood.basis.shape[1]
     p = found.probabilities
@@ -90,14 +90,15 @@ def _bag_information(
                 values, vectors = np.linalg.eigh((kept + kept.transpose(0, 2, 1)) / 2)
                 root = vectors * np.sqrt(np.clip(values, 0.0, 1.0))[:, None, :]
                 rows[soft] = root.transpose(0, 2, 1) @ rows[soft]
-        if tau == 0 and bags.n_classes <= MOST_CLASSES:
+        sharp = bags.is_sharp[part]
+        if tau == 0 and bags.n_classes <= MOST_CLASSES and sharp.any():
             more = quadratic_rows(likelihood.X1, p, bags.offsets, likelihood.basis, part)
-            more[~bags.is_sharp[part]] = 0.0
+            more[~sharp] = 0.0
             rows = np.concatenate([rows, more], axis=1)
         yield part, rows
 
 
-def _label_information(likelihood: BagLikelihood, found: Evaluation) -> FloatArray:
+def label_information(likelihood: BagLikelihood, found: Evaluation) -> FloatArray:
     """(P, P) the information of labels of rows that are known, in bags of several rows; those in
     bags of one are counts, too.
     """
