@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -124,3 +127,18 @@ def test_rounded_shares_that_sum_to_more_than_one_are_no_percentages() -> None:
     assert found.most.tolist() == [[3, 7, 2]]
     percent = bag_targets(["w"] * 12, {"w": [25, 58, 17]}, numbers_are="rounded").bags
     assert percent.counts.tolist() == [[3, 7, 2]]
+
+
+@pytest.mark.parametrize("kind", ["round", "Rounded", "COUNTS", "noisy", None])
+def test_a_kind_that_there_is_not_is_refused(kind: Any) -> None:
+    with pytest.raises(ValueError, match="'relative', 'rounded', 'sample', 'ranges', a noise"):
+        bag_targets([0, 0], {0: [0.5, 0.5]}, None, kind)
+
+
+def test_noise_that_cannot_explain_the_counts_is_doubted() -> None:
+    ids, counts = np.repeat(np.arange(6), 10), {b: [500.0, 300.0] for b in range(6)}
+    with pytest.warns(UserWarning, match="sum to 800 and it has 10 rows"):
+        bag_targets(ids, counts, None, Laplace(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bag_targets(ids, {b: [9.0, -6.0] for b in range(6)}, None, Laplace(4))

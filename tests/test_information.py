@@ -107,6 +107,17 @@ def test_intervals_of_bags_that_are_alike_are_as_wide_whatever_information_they_
     assert 0.75 < ratio.min() <= ratio.max() < 1.35  # by linear scores alone, up to 2.2
 
 
+def test_bags_that_were_made_to_be_equal_say_little_not_everything() -> None:
+    X = np.random.default_rng(0).normal(size=(400, 1))
+    bags = Bags([10] * 40, [[5, 5]] * 40)
+    fit = fit_for_intervals(X, bags, fit_linear(X, bags))
+    for found in (
+        covariance(X, bags, fit),
+        covariance_in_pieces(lambda begin, end: X[begin:end], bags, fit, most=50),
+    ):
+        assert found.standard_errors()[0].min() > 0.1
+
+
 def test_rows_may_be_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intervals, "_OBSERVED_STEPS", 0)
     rng = np.random.default_rng(1)

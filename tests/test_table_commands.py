@@ -837,3 +837,16 @@ def test_read_only_arrays_are_as_good_as_others(made: Path, tmp_path: Path) -> N
         fitted = LLPClassifier(model="linear", epochs=1, random_state=0)
         fitted.fit(same, read_only(wards.copy()), counts)
         np.testing.assert_allclose(fitted.predict_proba(same), expected.predict_proba(X), rtol=1e-5)
+
+
+def test_a_narrow_terminal_cuts_no_names_and_numbers(
+    made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluate = ("evaluate", made / "m", made / "truth.csv", "--target", "truth")
+    wide = command(*evaluate)[1]
+    monkeypatch.setenv("COLUMNS", "30")
+    narrow = command(*evaluate)[1]
+    assert "…" not in narrow
+    assert [line for line in narrow.splitlines() if "│" in line] == [
+        line for line in wide.splitlines() if "│" in line
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from bagwise.bags import FloatArray, IntArray
 from bagwise.cli import app
 from bagwise.tabular import linear
+from bagwise.tabular.differences import BagsDiffer
 from bagwise.tabular.fitting import fit_table
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.scoring import evaluate_table
@@ -149,6 +151,31 @@ def test_noise_is_not_said_to_have_been_learnt(tmp_path: Path) -> None:
         facts = fit_table(*write(tmp_path, X, y, np.arange(240) % 24), model="linear").facts
         said.append("has learnt something" in facts.verdict())
     assert sum(said) <= 1
+
+
+def test_why_counts_miss_their_intervals_is_said_only_where_it_is_known(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    bag = np.arange(400) % 20
+    facts = fit_table(*write(tmp_path, X, drawn(rng, X[:, 0]), bag), model="linear").facts
+    assert facts.bags_differ is not None
+    for p_value, counts_are, bag_effects, said, offered in (
+        (1e-6, "", None, "bags differ in more than", True),
+        (0.5, "", None, "learnt from few bags", False),
+        (None, "", None, "bags may differ in more than", True),
+        (None, "shares of 1 decimal", None, "bags may differ in more than", False),
+        (None, "", 0.01, "learnt from few bags", False),
+    ):
+        told = replace(
+            facts,
+            bags_differ=None if p_value is None else BagsDiffer(1.0, p_value),
+            held_out=replace(facts.held_out, coverage={"95 %": 0.5}),
+            data=replace(facts.data, counts_are=counts_are),
+            settings=replace(facts.settings, bag_effects=bag_effects),
+        ).verdict()
+        assert "Only 50% of the counts lie in their 95 % intervals" in told
+        assert said in told
+        assert ("--bag-effects" in told) == offered
 
 
 def test_bags_that_differ_by_more_than_their_rows_are_noticed(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from bagwise.tabular.columns import Columns, Inputs
 from bagwise.tabular.labels import read_labels
 from bagwise.tabular.learning import ColumnLearner
 from bagwise.tabular.source import Source
+from bagwise.tabular.streaming import StreamedSource
 from bagwise.tabular.values import MISSING, is_text, numbers_of
 
 CELLS = {
@@ -266,3 +267,74 @@ def test_counts_of_bags_of_one_may_be_true_and_false(tmp_path: Path) -> None:
     path = tmp_path / "l.csv"
     path.write_text("bag,no,yes\na,true,false\nb,False,TRUE\n")
     assert read_labels(path, ["bag"]).numbers.tolist() == [[1, 0], [0, 1]]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_dots_of_thousands_are_known_by_the_numbers_beside_them(
+    tmp_path: Path, streamed: bool
+) -> None:
+    cells = ["3.756", "785", "10.185", "12", "1.000", "998", "NA"] * 3
+    path = write(tmp_path / "rows.csv", cells)
+    source = StreamedSource(path, [], 10**9) if streamed else Source(path)
+    assert source.schema.field("x").type == pa.string()
+    with pytest.warns(UserWarning, match="'10.185' is 10185"):
+        columns, _ = learnt(path)
+    (column,) = columns.columns
+    assert column.kind == "numeric"
+    # New rows are read in the same way, also where all of them have a dot.
+    new = Source(write(tmp_path / "new.csv", ["1.000", "2.500"]), typed=False)
+    low, high = encoded(columns, new)[:, 0] * column.std + column.mean
+    assert (round(low), round(high)) == (1000, 2500)
+
+
+@pytest.mark.parametrize("other", ["0.250", "12.5", "1260", "1.2345", "1e3"])
+def test_dots_of_decimals_stay_dots_of_decimals(tmp_path: Path, other: str) -> None:
+    cells = ["3.756", "785", "10.185", "12", "1.000", "998", other]
+    assert Source(write(tmp_path / "rows.csv", cells)).schema.field("x").type == pa.float64()
+
+
+def labels(tmp_path: Path, text: str, **options: Any) -> Any:
+    path = tmp_path / "labels.csv"
+    path.write_text(text.replace(" ", "\n"))
+    return read_labels(path, ["bag"], **options)
+
+
+def test_dots_of_thousands_in_a_label_file(tmp_path: Path) -> None:
+    counts = "bag;yes;no a;1.260;2.000 b;13;1.125 c;0;870"
+    found = labels(tmp_path, counts)
+    assert found.numbers.tolist() == [[2000, 1260], [1125, 13], [870, 0]]
+    relative = labels(tmp_path, counts, numbers_are="relative")
+    assert relative.numbers.tolist() == found.numbers.tolist()
+    long = "bag;class;n a;yes;1.260 a;no;2.000 b;yes;13 b;no;7 c;yes;1 c;no;1.125"
+    assert labels(tmp_path, long).numbers.tolist() == [[2000, 1260], [7, 13], [1125, 1]]
+    thirds = labels(tmp_path, "bag;yes;no a;33.333;66.667 b;100;0 c;50;50")
+    assert thirds.numbers[0].tolist() == [66.667, 33.333]
+    one = "bag;yes a;1.697 b;13 c;12"
+    with pytest.raises(ValueError, match=r"such as 1\.697 and 12: the dots may be those of"):
+        labels(tmp_path, one, classes=["yes", "no"])
+    said = {
+        kind: labels(tmp_path, one, classes=["yes", "no"], numbers_are=kind).numbers[:, 1].tolist()
+        for kind in ("counts", "proportions")
+    }
+    assert said == {"counts": [1697, 13, 12], "proportions": [1.697, 13, 12]}
+
+
+@pytest.mark.parametrize("numbers_are", ["auto", "relative"])
+def test_a_cell_of_text_does_not_make_a_wide_label_file_a_long_one(
+    tmp_path: Path, numbers_are: Any
+) -> None:
+    wide = "bag,left,right a,405,327 b,125,287 c,closed,327 d,12,13"
+    with pytest.raises(ValueError, match=r"'left' of .* holds text, 'closed' in row 3"):
+        labels(tmp_path, wide, numbers_are=numbers_are)
+    # One row for each bag, and names: that is a long one.
+    assert labels(tmp_path, "bag,class,n a,yes,3 b,no,2 c,yes,1").classes == ["no", "yes"]
+
+
+def test_files_as_spreadsheets_write_them(tmp_path: Path) -> None:
+    told = labels(tmp_path, "sep=; bag;yes;no a;1;2 b;3;4")
+    assert told.numbers.tolist() == [[2, 1], [4, 3]]
+    with pytest.raises(ValueError, match="2 columns without a name"):
+        labels(tmp_path, "bag;yes;no;; a;1;2;; b;3;4;;")
+    (tmp_path / "labels.csv").write_bytes("bag;yes;no\na;1;2\n".encode("utf-16"))
+    with pytest.raises(ValueError, match="UTF-16"):
+        read_labels(tmp_path / "labels.csv", ["bag"])

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.text import Text
 from typer.core import TyperGroup
 
@@ -62,11 +62,22 @@ def harmless(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+_NARROWEST = 64
+
+
 class _Console(Console):
-    """Shows names from files as they are: brackets and colons are no markup."""
+    """Shows names from files as they are: brackets and colons are no markup. Narrow terminals wrap
+    lines of tables, where columns would be cut.
+    """
 
     def __init__(self) -> None:
         super().__init__(markup=False, emoji=False)
+
+    @property  # type: ignore[misc]  # nobody sets it
+    def size(self) -> ConsoleDimensions:
+        """Of the terminal, or what a table needs at least."""
+        found = super().size
+        return ConsoleDimensions(max(found.width, _NARROWEST), found.height)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Every text that is printed, also that of a cell, comes by here."""

@@ -101,6 +101,7 @@ def counts_of(
 
 def _show_effects(fitted: TableModel, found: list[Effect]) -> None:
     """A table for each class, but one of two classes."""
+    from bagwise.cli.showing import show_doubts
     from bagwise.tabular.explaining import SHARED, too_few_bags
 
     readable = [e for e in found if e.unit != SHARED]
@@ -124,6 +125,7 @@ def _show_effects(fitted: TableModel, found: list[Effect]) -> None:
     )
     if few := too_few_bags(fitted):
         console.print(few)
+    show_doubts(fitted)
     for column in fitted.columns.columns:
         if column.shared:
             console.print(
@@ -284,7 +286,7 @@ def _show_shares(names: list[str], found: list[GroupShare]) -> None:
         console.print(
             "There are no intervals: how sure a model is of its shares is known only of linear "
             "models that bagwise fit has fitted by maximum likelihood (--model linear), of up to "
-            "20 million cells."
+            "2,000 coefficients."
         )
 
 

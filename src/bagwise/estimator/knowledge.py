@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -41,6 +42,18 @@ NumbersAre = Plain | Literal["rounded", "sample", "ranges"] | Noise | Rounded
 """
 
 
+_KINDS = ("auto", "counts", "proportions", "relative", "rounded", "sample", "ranges")
+
+
+def check_kind(numbers_are: NumbersAre) -> None:
+    """Refuse a kind that there is not."""
+    if not (isinstance(numbers_are, Noise | Rounded) or numbers_are in _KINDS):
+        raise ValueError(
+            f"numbers_are is {numbers_are!r}; one of {', '.join(map(repr, _KINDS))}, a noise such "
+            "as Laplace(4), or Rounded(2) is expected."
+        )
+
+
 def inexact_bags(
     ids: npt.NDArray[Any],
     sizes: IntArray,
@@ -63,6 +76,7 @@ def inexact_bags(
     """
     if isinstance(numbers_are, Noise):
         noise = numbers_are
+        _doubt_totals(ids, sizes, numbers, noise)
         return _named(ids, classes, lambda: Bags.from_noisy_counts(numbers, sizes, noise))
     if numbers_are == "ranges":
         low, high = numbers[..., 0], numbers[..., 1]
@@ -83,6 +97,25 @@ def inexact_bags(
     if are_percentages(numbers):
         shares, decimals = numbers / 100, decimals + 2
     return _named(ids, classes, lambda: Bags.from_proportions(shares, sizes, decimals=decimals))
+
+
+def _doubt_totals(
+    ids: npt.NDArray[Any], sizes: IntArray, numbers: FloatArray, noise: Noise
+) -> None:
+    """Say so where counts sum to what noise does not explain: in most bags, by ten deviations."""
+    B, C = numbers.shape
+    spread = noise.widths((B, C)).mean(axis=1) * C**0.5
+    off = np.abs(np.nansum(numbers, axis=1) - sizes) / spread
+    told = ~np.isnan(numbers).any(axis=1)
+    if told.any() and np.median(off[told]) > 10:
+        bag = int(np.argmax(np.where(told, off, -1.0)))
+        warnings.warn(
+            f"the counts of bag {ids.tolist()[bag]!r} sum to {numbers[bag].sum():g} and it has "
+            f"{sizes[bag]} rows, which noise of {noise} does not explain, nor in most other bags. "
+            "If they are counts of a larger group, they are a sample, or relative.",
+            UserWarning,
+            stacklevel=7,  # whoever called `fit` or `read_bags`
+        )
 
 
 def are_percentages(numbers: FloatArray) -> bool:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray, Noise, rounding_slack
 from bagwise.bags.arrays import first
-from bagwise.estimator.knowledge import NumbersAre, Rounded, inexact_bags
+from bagwise.estimator.knowledge import NumbersAre, Rounded, check_kind, inexact_bags
 from bagwise.estimator.proportions import Proportions, read_proportions
 
 __all__ = ["BagTargets", "NumbersAre", "bag_targets", "label_targets", "sorted_by_bag", "to_bags"]
@@ -164,6 +164,7 @@ def bag_targets(
     >>> targets.order
     array([1, 0, 2])
     """
+    check_kind(numbers_are)
     ids_of_rows = np.asarray(bag_ids)
     if ids_of_rows.ndim != 1:
         raise ValueError(

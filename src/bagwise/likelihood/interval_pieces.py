@@ -9,7 +9,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from bagwise.bags import Bags
 from bagwise.likelihood._information import expected_information, leveraged_scores
-from bagwise.likelihood.intervals import Covariance, of_contrasts, penalised
+from bagwise.likelihood.intervals import Covariance, of_contrasts, penalised, sandwich
 from bagwise.likelihood.linear import LinearFit, occurring
 from bagwise.likelihood.objective import BagLikelihood, Evaluation, contrasts
 from bagwise.likelihood.pieces import Read
@@ -57,6 +57,5 @@ def covariance_in_pieces(read: Read, bags: Bags, fit: LinearFit, *, most: int) -
     for likelihood, found in pieces():
         scores = leveraged_scores(likelihood, theta, found, 0.0, inverse)
         outer += scores.T @ scores
-    B = len(bags)
-    small = inverse @ outer @ inverse * ((B - 1) / B)
-    return of_contrasts(fit, small, basis, classes, B, "expected")
+    small = sandwich(inverse, outer, len(bags))
+    return of_contrasts(fit, small, basis, classes, len(bags), "expected")

@@ -23,6 +23,7 @@ MAX_PARAMETERS = 2000
 INTERVAL_RIDGE = 0.1
 _OBSERVED_STEPS = 2e9  # elementary steps up to which the likelihood is differentiated twice
 _STEP = 1e-4  # of these differences, in standard errors
+_LEAST_SPREAD = 0.1  # of bags' scores, beside that of the model, that is believed
 _LEAST = 0.3  # least ratio of observed to expected information that is believed
 
 
@@ -274,9 +275,19 @@ def _sandwich(problem: Problem, theta: FloatArray, tau: float) -> tuple[FloatArr
     if likelihood.exact and steps <= _OBSERVED_STEPS:
         kind = "observed"
         inverse = _inverse_observed(problem, theta, tau, expected)
-    B = len(likelihood.bags)
-    half = scores @ inverse
-    return half.T @ half * ((B - 1) / B), kind
+    return sandwich(inverse, scores.T @ scores, len(likelihood.bags)), kind
+
+
+def sandwich(inverse: FloatArray, outer: FloatArray, n_bags: int) -> FloatArray:
+    """H^-1 (sum_b g_b g_b') H^-1 (B - 1) / B.
+
+    Where scores are next to nothing beside what the model says, as those of bags are that were made
+    to have equal shares, it would be nothing. Then it is H^-1.
+    """
+    if np.sum(inverse * outer) < _LEAST_SPREAD * len(inverse):
+        return inverse
+    found: FloatArray = inverse @ outer @ inverse * ((n_bags - 1) / n_bags)
+    return found
 
 
 def penalised(information: FloatArray, penalty: FloatArray) -> FloatArray:

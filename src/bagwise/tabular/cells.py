@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bagwise.bags import FloatArray
+from bagwise.estimator.knowledge import NumbersAre, Rounded
 from bagwise.tabular.inference import inferred
 from bagwise.tabular.values import ARROW_ERRORS, cleaned, is_text, numbers_of, parsed
-from bagwise.tabular.written import numbers_written, rewritten
+from bagwise.tabular.written import GROUPED, Dots, numbers_written, rewritten
 
 UNKNOWN = "*"  # published in place of a number that must not be known
 LOW, HIGH = "_low", "_high"  # how the names of columns of bounds end
@@ -52,7 +54,8 @@ def cells_of(column: pa.ChunkedArray, name: str) -> Cells | None:
     >>> cells_of(pa.chunked_array([["7", "many"]]), "yes") is None
     True
 
-    Numbers may be written 1,234 or 1.234 or 0,25, and with a percent sign, all in one way.
+    Numbers may be written 1,234 or 0,25, and with a percent sign, all in one way. 1.234 is a
+    little more than one here, see `without_thousands`.
 
     >>> cells_of(pa.chunked_array([["1,234", "<5", "870"]]), "yes").high
     array([1234.,    4.,  870.])
@@ -79,6 +82,30 @@ def cells_of(column: pa.ChunkedArray, name: str) -> Cells | None:
     return Cells(low, high, ranges[0] if ranges else None, bool(plain))
 
 
+def mostly_numbers(column: pa.ChunkedArray) -> bool:
+    """Whether most cells of a column of text are numbers, ranges or unknown.
+
+    >>> mostly_numbers(pa.chunked_array([["12", "closed", "7"]]))
+    True
+    """
+    counts = column.drop_null().value_counts().to_pylist()
+    rows = sum(entry["counts"] for entry in counts)
+    told = (_is_told(entry["values"]) * entry["counts"] for entry in counts)
+    return bool(2 * sum(told) > rows)
+
+
+def first_text(column: pa.ChunkedArray) -> tuple[int, str]:
+    """Row and text of the first cell that is no number, range or unknown."""
+    cells = column.cast(pa.string()).to_pylist()
+    found = (row for row, text in enumerate(cells) if text is not None and not _is_told(text))
+    row = next(found, 0)
+    return row, cells[row]
+
+
+def _is_told(text: str) -> bool:
+    return cells_of(pa.chunked_array([[text]], pa.string()), "") is not None
+
+
 def _numbers(texts: pa.Array) -> pa.Array | None:
     """What texts say that are all different; None if one of them is no number."""
     try:
@@ -88,6 +115,58 @@ def _numbers(texts: pa.Array) -> pa.Array | None:
         if not fits.all() or written.unit not in ("", "%"):
             return None
         return parsed(rewritten(texts, written), "numeric")
+
+
+def without_thousands(
+    table: pa.Table, columns: Sequence[str], bags: pa.Array, numbers_are: NumbersAre, name: str
+) -> pa.Table:
+    """A label file with 1260 for 1.260 where dots separate thousands, judged by all its numbers.
+
+    They do not in shares that sum to 1 or 100, such as 33.333 and 66.667 beside 100. Where a single
+    column could be either, that is a ValueError.
+    """
+    if isinstance(numbers_are, Rounded) or numbers_are in ("proportions", "rounded"):
+        return table
+    repeated = 2 * len(bags.unique()) < len(bags)  # a row for each bag and class
+    dots, dotted, totals = Dots(least=1), [], np.zeros(len(bags))
+    for column in columns:
+        if not is_text(table.schema.field(column).type):
+            continue
+        texts = cleaned(table.column(column).combine_chunks().cast(pa.string()))
+        numbers = pc.match_substring_regex(texts, r"^[+-]?\d[\d.,]*%?$").fill_null(False)
+        own = pc.if_else(numbers, texts, None)
+        has_dot = bool(pc.any(pc.match_substring(own, "."), min_count=0).as_py())
+        if has_dot or not repeated:
+            dots.add(own)
+        if has_dot:
+            dotted.append(column)
+            if dots.may_be_thousands:
+                plain = pc.replace_substring_regex(own, r"(\.\d+)\..*", r"\1")
+                totals += parsed(plain, "numeric").fill_null(0).to_numpy(zero_copy_only=False)
+        elif dots.may_be_thousands:
+            totals += parsed(own, "numeric").fill_null(0).to_numpy(zero_copy_only=False)
+    if not dots.are_thousands:
+        return table
+    if numbers_are == "auto":
+        _, place = np.unique(bags.to_numpy(zero_copy_only=False), return_inverse=True)
+        sums = np.bincount(place, totals)
+        if any((np.abs(sums - whole) < 0.01 * whole).all() for whole in (1, 100)):
+            return table
+        if len(columns) == 1:
+            with_dot, bare = dots.examples
+            raise ValueError(
+                f"the column {columns[0]!r} of {name} has numbers such as {with_dot} and {bare}: "
+                "the dots may be those of thousands or of decimals. Say --labels-are counts or "
+                "--labels-are proportions, or write the numbers without dots."
+            )
+    for column in dotted:
+        place = table.column_names.index(column)
+        texts = pc.utf8_trim_whitespace(table.column(column).cast(pa.string()))
+        grouped = pc.match_substring_regex(texts, GROUPED)
+        table = table.set_column(
+            place, column, pc.if_else(grouped, pc.replace_substring(texts, ".", ""), texts)
+        )
+    return table
 
 
 def _range(text: str) -> tuple[float, float] | None:

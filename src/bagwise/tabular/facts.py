@@ -267,20 +267,31 @@ class FitFacts:
         covered = held_out.coverage.get("95 %", 1.0)
         if self.is_overconfident():
             found += (
-                f" Only {covered:.0%} of the counts lie in their 95 % intervals: bags differ in "
-                "more than their rows explain, so that what holds within a bag need not be what "
-                "holds between bags. Probabilities are too sure of themselves."
+                f" Only {covered:.0%} of the counts lie in their 95 % intervals: {self._why()} "
+                "Probabilities are too sure of themselves."
             )
         return found + self._about_effects()
+
+    def _why(self) -> str:
+        """Why counts do not lie in their intervals, as far as that is known."""
+        if self.bags_differ is not None and self.bags_differ.clearly():
+            return (
+                "bags differ in more than their rows explain, so that what holds within a bag need "
+                "not be what holds between bags."
+            )
+        few = "the model has learnt from few bags, or has the wrong form."
+        if self.bags_differ is not None or self.settings.bag_effects is not None:
+            return few
+        return f"bags may differ in more than their rows explain, or {few}"
 
     def _about_effects(self) -> str:
         """What bag effects do here, or might do."""
         tau, differ = self.settings.bag_effects, self.bags_differ
         if tau is not None:
             return IDLE if log_odds(tau) < 0.05 else ""
-        if differ is not None and differ.clearly():
-            return f" {differ.in_words()}{OFFER}"
-        return OFFER if self.is_overconfident() else ""
+        if differ is not None:
+            return f" {differ.in_words()}{OFFER}" if differ.clearly() else ""
+        return OFFER if self.is_overconfident() and not self.data.counts_are else ""
 
     def calibration(self) -> str:
         """How far predicted shares and intervals can be believed, in a sentence or two."""
@@ -295,7 +306,8 @@ class FitFacts:
                 "model's intervals."
             )
         elif covered is not None and covered < self.held_out.n_bags:
-            text += f" These are the {covered:,} bags of the label file whose counts are exact."
+            some = "the one bag" if covered == 1 else f"the {covered:,} bags"
+            text += f" That is of {some} of the label file with exact counts."
         return f"{text} {self.settings.temperature_in_words()}".strip()
 
     def is_overconfident(self) -> bool:

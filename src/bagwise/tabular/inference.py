@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bagwise.tabular.values import ARROW_ERRORS, cleaned, parsed
+from bagwise.tabular.written import Dots
 
 _TRUTH = ("true", "false", "0", "1")  # yes, no, t, f ... may as well be names
 
@@ -15,7 +16,8 @@ _TRUTH = ("true", "false", "0", "1")  # yes, no, t, f ... may as well be names
 def inferred(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column of text in the first of the types that all its values are.
 
-    float64, bool, timestamp, time64, or text as it stands; null where no row has a value.
+    float64, bool, timestamp, time64, or text as it stands; null where no row has a value. Numbers
+    whose dots separate thousands are text here.
 
     >>> inferred(pa.chunked_array([["1", "NA"], ["2.5"]])).to_pylist()
     [1.0, None, 2.5]
@@ -24,7 +26,10 @@ def inferred(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """
     if not any(_has_value(chunk) for chunk in column.chunks):
         return pa.chunked_array([pa.nulls(len(column))])
-    for as_type in (_numbers, _truths, _dates, _times):
+    dots = Dots()
+    for chunk in column.chunks:
+        _add(dots, chunk)
+    for as_type in () if dots.are_thousands else (_numbers, _truths, _dates, _times):
         try:
             return pa.chunked_array([as_type(chunk) for chunk in column.chunks])
         except ARROW_ERRORS:
@@ -45,11 +50,13 @@ class Inference:
     def __init__(self) -> None:
         self._left = [_numbers, _truths, _dates, _times]
         self._empty = True
+        self._dots = Dots()
 
     def add(self, texts: pa.Array) -> None:
         """Take more texts into account."""
         self._empty = self._empty and not _has_value(texts)
         self._left = [as_type for as_type in self._left if _fits(as_type, texts)]
+        _add(self._dots, texts)
 
     @property
     def type(self) -> pa.DataType:
@@ -58,7 +65,7 @@ class Inference:
 
     def converted(self, texts: pa.Array) -> pa.Array:
         """Some of the texts in this type."""
-        return self._left[0](texts) if self._left else texts
+        return texts if self._dots.are_thousands or not self._left else self._left[0](texts)
 
 
 def _fits(as_type: Callable[[pa.Array], pa.Array], texts: pa.Array) -> bool:
@@ -67,6 +74,13 @@ def _fits(as_type: Callable[[pa.Array], pa.Array], texts: pa.Array) -> bool:
     except ARROW_ERRORS:
         return False
     return True
+
+
+def _add(dots: Dots, texts: pa.Array) -> None:
+    """Most often the first texts tell."""
+    for part in (texts[:100], texts[100:]):
+        if dots.may_be_thousands:
+            dots.add(cleaned(part))
 
 
 def _has_value(texts: pa.Array) -> bool:

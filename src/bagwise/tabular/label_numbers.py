@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from bagwise.bags import FloatArray, Noise
 from bagwise.estimator.knowledge import NumbersAre, Rounded, rounding_of
-from bagwise.tabular.cells import HIGH, LOW, UNKNOWN, Cells, cells_of
+from bagwise.tabular.cells import HIGH, LOW, UNKNOWN, Cells, cells_of, first_text
 
 
 def said(numbers_are: NumbersAre, *kinds: str) -> bool:
@@ -22,11 +22,9 @@ def readable(table: pa.Table, column: str, name: str) -> Cells:
     values = table.column(column)
     cells = cells_of(values, column)
     if cells is None:
-        bad = (row for row in range(len(values)) if cells_of(values[row : row + 1], column) is None)
-        row = next(bad, 0)
+        row, text = first_text(values)
         raise ValueError(
-            f"the column {column!r} of {name} has {values[row].as_py()!r} in row {row + 1}; a "
-            "number is expected."
+            f"the column {column!r} of {name} has {text!r} in row {row + 1}; a number is expected."
         )
     return cells
 

@@ -13,7 +13,16 @@ import pyarrow.compute as pc
 
 from bagwise.bags import FloatArray, rounding_slack
 from bagwise.estimator.knowledge import NumbersAre
-from bagwise.tabular.cells import HIGH, LOW, Cells, bound_columns, cells_of
+from bagwise.tabular.cells import (
+    HIGH,
+    LOW,
+    Cells,
+    bound_columns,
+    cells_of,
+    first_text,
+    mostly_numbers,
+    without_thousands,
+)
 from bagwise.tabular.label_numbers import numbers_of_cells, readable, said
 from bagwise.tabular.source import Paths, Source
 from bagwise.tabular.values import category_texts
@@ -139,6 +148,8 @@ def _read(
             f"--classes has one class, {chosen[0]!r}; two are expected at least. Name all of them, "
             "or the one and OTHER: a class that has no column has the rest of each bag."
         )
+    of_numbers = [column for column in chosen or beside if column in table.column_names]
+    table = without_thousands(table, of_numbers, ids, numbers_are, name)
     if said(numbers_are, "ranges") and any(column.endswith((LOW, HIGH)) for column in beside):
         return _of_bounds(ids, table, beside, chosen or known, source.files)
     if (pair := _with_the_rest(chosen or known, beside)) is not None:
@@ -154,8 +165,8 @@ def _read(
     texts = [column for column in others if values[column] is None]
     if chosen is None and len(others) == 2:
         # Classes may be numbers, or ranges of ages; but a wide file in which a bag or two occur
-        # twice is a mistake.
-        looks_long = others[0] in texts or others[1] in texts
+        # twice, or a cell or two are text, is a mistake.
+        looks_long = any(not mostly_numbers(table.column(column)) for column in texts)
         looks_long |= len(repeated) > 0.5 * len(rows_of_bags)
         if others[1] in texts or (looks_long and not _has_number(values[others[1]])):
             others.reverse()
@@ -165,9 +176,10 @@ def _read(
     _refuse_repeated(ids, name)
     if texts:
         hint = "Mend it." if chosen else "Name the class columns with --classes, or mend it."
+        row, text = first_text(table.column(texts[0]))
         raise ValueError(
-            f"the column {texts[0]!r} of {name} holds text; numbers are expected in class "
-            f"columns. {hint}"
+            f"the column {texts[0]!r} of {name} holds text, {text!r} in row {row + 1}; numbers are "
+            f"expected in class columns. {hint}"
         )
     if len(others) - (len(others) == 2 and _total_name(others[1])) == 1 and chosen is None:
         with_total = f" (and {others[1]!r}, which may be a total)" if len(others) == 2 else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import glob
 import re
@@ -59,6 +60,11 @@ class Source:
                 line = "" if is_parquet(file) else "; a header line is expected"
                 raise ValueError(f"{file} has no columns{line}.")
             for name in schema.names:
+                if schema.names.count(name) > 1 and not name.strip():
+                    raise ValueError(
+                        f"{file} has {schema.names.count(name)} columns without a name, as "
+                        "spreadsheets write them behind the others; remove them, or name them."
+                    )
                 if schema.names.count(name) > 1:
                     raise ValueError(f"{file} has more than one column {name!r}; rename one.")
             for one, other, names in (
@@ -253,29 +259,39 @@ def is_parquet(file: Path) -> bool:
     return file.suffix.lower() in _PARQUET
 
 
-def _parsing(file: Path) -> pcsv.ParseOptions:
-    """The character between columns is the most frequent in the header, outside of quotes."""
+def _layout(file: Path) -> tuple[pcsv.ParseOptions, int]:
+    """How columns are told apart, and how many lines stand before the header.
+
+    The character between columns is the most frequent in the header, outside of quotes, or that of
+    a first line such as "sep=;", which spreadsheets write.
+    """
     with pa.input_stream(file) as stream:
         head = stream.read(1 << 16)
-    lines = [line for line in head.decode(errors="replace").splitlines() if line.strip()]
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise pa.ArrowInvalid('it is UTF-16 ("Unicode text" of spreadsheets); save it as UTF-8.')
+    lines = [line for line in head.decode("utf-8-sig", "replace").splitlines() if line.strip()]
+    if lines and (told := re.fullmatch(r'"?sep=(.)"?', lines[0].strip("\r"))):
+        return pcsv.ParseOptions(delimiter=told[1], newlines_in_values=True), 1
     header = re.sub(r'"[^"]*"', "", lines[0]) if lines else ""
     marks = ("\t", ",", ";", "|") if ".tsv" in file.name.lower() else (",", ";", "\t", "|")
-    return pcsv.ParseOptions(delimiter=max(marks, key=header.count), newlines_in_values=True)
+    return pcsv.ParseOptions(delimiter=max(marks, key=header.count), newlines_in_values=True), 0
 
 
 def text_options(file: Path) -> dict[str, Any]:
     """How a file is read with every column as text."""
-    parse = _parsing(file)
-    types = dict.fromkeys(_header(file, parse), pa.string())
+    parse, before = _layout(file)
+    types = dict.fromkeys(_header(file), pa.string())
     return {
-        "read_options": pcsv.ReadOptions(block_size=_BLOCK),
+        "read_options": pcsv.ReadOptions(block_size=_BLOCK, skip_rows=before),
         "parse_options": parse,
         "convert_options": pcsv.ConvertOptions(column_types=types),
     }
 
 
-def _header(file: Path, parse: pcsv.ParseOptions) -> list[str]:
-    with pcsv.open_csv(file, parse_options=parse) as reader:
+def _header(file: Path) -> list[str]:
+    parse, before = _layout(file)
+    options = pcsv.ReadOptions(skip_rows=before)
+    with pcsv.open_csv(file, parse_options=parse, read_options=options) as reader:
         names: list[str] = reader.schema.names
     return names
 
@@ -285,7 +301,7 @@ def _unreadable(file: Path, error: Exception) -> ValueError:
         return ValueError(f"{file} may not be read by this user.")
     reason = str(error).strip().split("\n")[0] or type(error).__name__
     if found := re.search(r"column #(\d+): .*invalid UTF8", reason):
-        name = _header(file, _parsing(file))[int(found[1])]
+        name = _header(file)[int(found[1])]
         reason = f"column {name!r} is not UTF-8; save it as UTF-8."
     return ValueError(f"{file} cannot be read: {reason}")
 

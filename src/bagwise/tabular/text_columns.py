@@ -19,6 +19,7 @@ from bagwise.tabular.number_columns import SAMPLE, number_column, shown
 from bagwise.tabular.values import category_texts, cleaned, is_all, numbers_of
 from bagwise.tabular.written import (
     PLAIN,
+    Dots,
     Written,
     dates_written,
     is_in_doubt,
@@ -98,7 +99,10 @@ class CategoryLearner:
             return self._read(texts, rows, "boolean", PLAIN)
         if 2 * like_dates(plain).sum() > len(plain):
             return self._dates(texts, rows, plain)
-        if len(plain) <= FEW or is_all(plain, "numeric"):  # text on purpose, as zip codes are
+        dots = Dots()
+        dots.add(plain)
+        if not dots.are_thousands and (len(plain) <= FEW or is_all(plain, "numeric")):
+            # Text on purpose, as zip codes are.
             self._note_spellings(texts)
             return None
         written, good = numbers_written(plain, rows_there)

@@ -29,6 +29,58 @@ _YEAR_FIRST = r"^(?P<c>\d{4})[/.](?P<b>\d{1,2})[/.](?P<a>\d{1,2})(?P<rest>$|[T ]
 _LIKE_A_DATE = r"^\s*(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./](\d{4}|\d{2}))(\D|$)"
 
 
+GROUPED, _BARE = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$", r"^[+-]?\d{1,3}$"
+
+
+class Dots:
+    """Whether the dots in numbers are those of thousands, judged by texts that come in parts.
+
+    They are where some numbers are like 1.260 and some like 870, and none like 0.25, 12.5 or 1260:
+    decimals would not always have three digits, or none.
+
+    Args:
+        least: different texts of either kind that are needed.
+
+    >>> dots = Dots(least=1)
+    >>> dots.add(pa.array(["1.260", "870", None]))
+    >>> dots.are_thousands
+    True
+    >>> dots.add(pa.array(["2.5"]))
+    >>> dots.are_thousands
+    False
+    """
+
+    def __init__(self, least: int = 3) -> None:
+        self._least = least
+        self._others = False
+        self._seen: tuple[set[str], set[str]] = (set(), set())
+
+    def add(self, texts: pa.Array) -> None:
+        """Take more texts, without spaces around them, into account."""
+        known = texts.drop_null()
+        kinds = [pc.match_substring_regex(known, kind) for kind in (GROUPED, _BARE)]
+        self._others |= not pc.all(pc.or_(*kinds), min_count=0).as_py()
+        for seen, kind in zip(self._seen, kinds, strict=True):
+            if len(seen) < self._least and self.may_be_thousands:
+                seen |= set(known.filter(kind).unique().to_pylist()) - {"0"}
+
+    @property
+    def may_be_thousands(self) -> bool:
+        """Whether no text so far speaks against it."""
+        return not self._others
+
+    @property
+    def are_thousands(self) -> bool:
+        """What all texts so far say."""
+        return self.may_be_thousands and all(len(seen) >= self._least for seen in self._seen)
+
+    @property
+    def examples(self) -> tuple[str, str]:
+        """A text with a dot and one without."""
+        grouped, bare = self._seen
+        return min(grouped), min(bare)
+
+
 class Written(NamedTuple):
     """A way to write.
 
@@ -78,12 +130,17 @@ def numbers_written(
 ) -> tuple[Written, npt.NDArray[np.bool_]]:
     """The way in which most rows write numbers, and which of the texts (n,) are written so.
 
-    Commas before three digits, where all could be so, are those of thousands.
+    Commas before three digits, where all could be so, are those of thousands; dots where `Dots`
+    says so.
 
     Args:
         texts: all different, without spaces around them.
         rows: how many rows have each.
     """
+    dots = Dots()
+    dots.add(texts)
+    if dots.are_thousands:
+        return Written("1.234,5"), np.ones(len(texts), dtype=np.bool_)
     best, most = (PLAIN, np.zeros(len(texts), dtype=np.bool_)), -1
     for unit in UNITS:
         for style in STYLES[1:3]:
