@@ -18,7 +18,7 @@ import torch
 
 import bagwise
 from bagwise import Bags, bag_posterior
-from bagwise.posterior import ENGINES, _kernels
+from bagwise.posterior import ENGINES, _kernels, lattice_states
 from oracles import informed_bags, random_bags
 
 
@@ -211,3 +211,28 @@ def test_other_objects_are_refused() -> None:
         bag_posterior(torch.zeros(1, 1), bags, engine="magic")
     with pytest.raises(ValueError, match="'bethe' has no option 'epsilon'; it takes correction"):
         bag_posterior(torch.zeros(1, 1), bags, engine="bethe", epsilon=1)
+
+
+@pytest.mark.parametrize(
+    ("engine", "options"),
+    [
+        ("exact", {"max_states": "x"}),
+        ("auto", {"max_states": float("nan")}),
+        ("auto", {"max_states": -1}),
+        ("bethe", {"tolerance": "x"}),
+        ("bethe", {"max_iterations": 1.5}),
+        ("bethe", {"correction": "no"}),
+        ("transport", {"epsilon": "abc"}),
+        ("transport", {"iterations": 0}),
+    ],
+)
+def test_an_option_that_an_engine_cannot_use_is_named(engine: str, options: dict[str, Any]) -> None:
+    log_probs, bags = random_bags(1, [3, 2], 3)
+    ((name, value),) = options.items()
+    with pytest.raises(ValueError, match=rf"{name}( is)? {value!r}.*; .* (is expected|are needed)"):
+        bag_posterior(log_probs, bags, engine, **options)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_lattice_beyond_all_numbers_has_infinitely_many_states() -> None:
+    assert lattice_states(Bags([4000], [[1] * 4000])).tolist() == [np.inf]

@@ -182,3 +182,26 @@ def test_selected_bags_come_with_their_rows(sizes: list[int], data: Any) -> None
 def test_a_bag_that_does_not_exist_is_named() -> None:
     with pytest.raises(IndexError, match="no bag 2; there are 2 bags"):
         Bags([1, 1], [[1], [1]]).rows([0, 2])
+
+
+@pytest.mark.parametrize(
+    ("rows", "shares", "message"),
+    [
+        ([0, 3], [1, 1], r"rows\[1\] is 3; the bag has instances 0 to 2"),
+        ([-1], [1, 1], r"rows\[0\] is -1"),
+        ([1, 2, 1], [1, 1], "row 1 is given 2 times"),
+        ([], [1, 1], "selects no instance"),
+        ([0], [1, 1, 1], "3 shares for 2 classes"),
+        ([0], [1.5, -0.5], r"shares\[1\] is -0.5; shares must be 0 or more"),
+    ],
+)
+def test_what_is_no_part_of_a_bag_is_named(rows: Any, shares: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Bags([3], [[2, 1]]).part(rows, shares)
+
+
+def test_any_iterable_of_bags_is_joined() -> None:
+    parts = [Bags([1], [[0, 1]]), Bags([2], [[1, 1]])]
+    assert Bags.join(part for part in parts) == Bags.join(parts)
+    with pytest.raises(ValueError, match="no bags to join"):
+        Bags.join([])

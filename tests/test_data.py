@@ -245,6 +245,20 @@ def test_items_of_a_bag_dataset_are_bags() -> None:
     assert len(list(dataset)) == 30  # type: ignore[call-overload]
 
 
+def test_known_labels_reach_the_loss_through_a_data_loader() -> None:
+    bags = Bags([3, 2], [[1, 2], [1, 1]]).with_labels([-1, 0, -1, -1, -1])
+    loader = DataLoader(BagDataset(torch.zeros(5, 1), bags), batch_size=2, collate_fn=collate)
+    ((_, found),) = loader
+    assert found == bags
+    logits = torch.randn(5, 2)
+    assert cc_loss(logits, found) == cc_loss(logits, bags)
+
+
+def test_nothing_cannot_be_collated() -> None:
+    with pytest.raises(ValueError, match="no items to collate; at least one bag"):
+        collate([])
+
+
 @given(
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=30),
     instances=st.integers(1, 40),

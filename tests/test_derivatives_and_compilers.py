@@ -7,9 +7,19 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch.autograd import gradgradcheck
-from torch.autograd.functional import hessian
+from torch.autograd.functional import hessian, hvp
 
-from bagwise import Bags, bag_posterior, cc_loss, dllp_loss, ot_loss, pll_loss, rc_loss
+from bagwise import (
+    Bags,
+    bag_posterior,
+    cc_loss,
+    dllp_loss,
+    ot_loss,
+    pll_loss,
+    pvc_loss,
+    rc_loss,
+    view_loss,
+)
 from oracles import enumerate_bag, labelings, random_bags
 
 
@@ -76,6 +86,50 @@ def test_third_derivatives_are_refused() -> None:
         torch.autograd.grad(second.sum(), log_probs)
 
 
+@pytest.mark.parametrize("engine", ["exact", "auto"])
+def test_products_of_the_hessian_come_from_two_backward_passes(engine: str) -> None:
+    logits, bags = random_bags(3, [4, 3], 3)
+    direction = torch.randn_like(logits)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return cc_loss(x, bags, engine).exp()
+
+    _, found = hvp(loss, logits, direction)
+    expected = torch.einsum("kcjd,jd->kc", hessian(loss, logits), direction)
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
+def test_torch_func_gives_the_derivatives_of_backward() -> None:
+    logits, bags = random_bags(3, [4, 3], 3)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return cc_loss(x, bags)
+
+    leaf = logits.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(loss(leaf), leaf)
+    assert torch.equal(torch.func.grad(loss)(logits), expected)
+    assert torch.equal(torch.func.jacrev(loss)(logits), expected)
+    found, value = torch.func.grad_and_value(loss)(logits)
+    assert torch.equal(found, expected)
+    assert torch.equal(value, loss(logits))
+    second = torch.func.jacrev(torch.func.grad(loss))(logits)
+    torch.testing.assert_close(second, hessian(loss, logits), atol=1e-14, rtol=0)
+    with pytest.raises(RuntimeError, match="twice, not three times"):
+        torch.func.jacrev(torch.func.jacrev(torch.func.grad(loss)))(logits)
+
+
+def test_losses_and_gradients_of_several_models_are_mapped() -> None:
+    logits, bags = random_bags(3, [4, 3], 3)
+    several = torch.stack([logits, 2 * logits, -logits], 1)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return cc_loss(x, bags)
+
+    for function in (loss, torch.func.grad(loss)):
+        found = torch.vmap(function, in_dims=1)(several)
+        torch.testing.assert_close(found, torch.stack([function(x) for x in several.unbind(1)]))
+
+
 def test_half_precision_has_second_derivatives_too() -> None:
     log_probs, bags = random_bags(3, [4], 3)
     rough = hessian(lambda x: bag_posterior(x, bags).log_likelihood.sum(), log_probs.bfloat16())
@@ -95,6 +149,8 @@ LOSSES: dict[str, Callable[[torch.Tensor, Bags], torch.Tensor]] = {
     "cc_approx": lambda logits, bags: cc_loss(logits, bags, engine="multinomial"),
     "cc, by bag": lambda logits, bags: cc_loss(logits, bags, reduction="none").sum(),
     "dllp": dllp_loss,
+    "pvc": pvc_loss,
+    "view": lambda logits, bags: view_loss(logits, logits.detach().softmax(-1)),
     "rc": lambda logits, bags: rc_loss(logits, bags, _stored(logits)),
     "ot": lambda logits, bags: ot_loss(logits, bags, _stored(logits)),
     "pll": lambda logits, bags: pll_loss(logits, bags, _stored(logits)),
@@ -141,3 +197,18 @@ def test_the_operator_passes_pytorchs_own_checks() -> None:
     log_probs, bags = random_bags(3, [4, 2], 3)
     arguments = (log_probs.requires_grad_(), *bags.tensors, "exact", [1e6])
     torch.library.opcheck(torch.ops.bagwise.posterior.default, arguments)
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+def test_a_traced_loss_computes_other_logits_too() -> None:
+    logits, bags = random_bags(3, [4, 2], 3)
+    traced = torch.jit.trace(lambda x: cc_loss(x, bags), logits)
+    assert torch.equal(traced(2 * logits), cc_loss(2 * logits, bags))
+
+
+def test_meta_tensors_give_shapes() -> None:
+    post = bag_posterior(torch.zeros(6, 3, device="meta"), Bags([4, 2], [[2, 1, 1], [1, 1, 0]]))
+    assert post.weights.is_meta
+    assert post.weights.shape == (6, 3)
+    assert post.log_likelihood.shape == (2,)

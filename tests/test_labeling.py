@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -50,3 +52,20 @@ def test_bethe_ends_where_exchanges_seemed_to_gain(seed: int) -> None:
     post = bag_posterior(logits.log_softmax(-1), bags, engine="bethe", max_iterations=5000)
     assert post.weights.isfinite().all()
     np.testing.assert_allclose(post.weights.sum(0).numpy(), bags.counts[0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("log_probs", "error", "message"),
+    [
+        (torch.zeros(20, 3), ValueError, r"shape \(20, 3\).*\(12, 3\) is expected"),
+        (torch.zeros(12, 2), ValueError, r"shape \(12, 2\).*12 instances and 3 classes"),
+        (torch.zeros(12), ValueError, r"shape \(12,\)"),
+        (torch.zeros(12, 3, dtype=torch.int64), ValueError, "a floating type is expected"),
+        (np.zeros((12, 3)), TypeError, "log_probs is a ndarray; a torch.Tensor is expected"),
+    ],
+)
+def test_what_are_no_log_probabilities_of_the_bags_is_refused(
+    log_probs: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        most_probable_labeling(log_probs, Bags([12], [[4, 4, 4]]))

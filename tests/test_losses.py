@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from bagwise import Bags, cc_loss, dllp_loss, llpfc_loss, ot_loss, pll_loss, rc_loss
+from bagwise import Bags, cc_loss, dllp_loss, llpfc_loss, ot_loss, pll_loss, rc_loss, view_loss
 from bagwise.losses import weighted_cross_entropy
 from oracles import enumerate_bag, multinomial_bag, random_bags
 
@@ -287,6 +287,50 @@ def test_half_precision_is_taken(name: str) -> None:
     stored = logits.log_softmax(-1)
     rough = function(logits.bfloat16(), bags, stored.bfloat16()).item()
     assert rough == pytest.approx(function(logits, bags, stored).item(), rel=0.05)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_summed_in_single(dtype: torch.dtype) -> None:
+    logits, stored = torch.zeros(70_000, 2, dtype=dtype), torch.zeros(70_000, 2)
+    small, large = Bags([10] * 7000, [[5, 5]] * 7000), Bags([70_000], [[35_000, 35_000]])
+    for loss in (
+        rc_loss(logits, small, stored),
+        pll_loss(logits, small, stored),
+        dllp_loss(logits, large),
+        weighted_cross_entropy(logits, torch.full_like(logits, 0.5)),
+    ):
+        assert loss.dtype == torch.float32
+        assert loss.item() == pytest.approx(math.log(2))
+    whole = rc_loss(logits, large, stored, reduction="none").item()
+    assert whole == pytest.approx(70_000 * math.log(2), rel=1e-2)
+
+
+@pytest.mark.parametrize("loss", [rc_loss, pll_loss])
+def test_stored_log_probabilities_that_give_no_weights_are_named(
+    loss: Callable[..., torch.Tensor],
+) -> None:
+    logits, bags = random_bags(8, [3, 2], 3)
+    with pytest.raises(TypeError, match="stored_log_probs is a ndarray"):
+        loss(logits, bags, logits.numpy())
+    with pytest.raises(ValueError, match=r"stored_log_probs has shape \(1, 3\).*5 instances"):
+        loss(logits, bags, logits[:1])
+    for wrong in (math.nan, math.inf, -math.inf):
+        stored = logits.clone()
+        stored[3] = wrong
+        with pytest.raises(ValueError, match=r"log_probs\[3|no labeling of bag 1"):
+            loss(logits, bags, stored)
+
+
+def test_one_class_is_learnt_without_a_loss() -> None:
+    assert view_loss(torch.randn(3, 1), torch.ones(3, 1)) == 0
+
+
+def test_a_second_view_says_which_shapes_differ() -> None:
+    logits = torch.zeros(4, 3)
+    with pytest.raises(ValueError, match=r"\(4, 3\) and weights \(4, 2\); they must be the same"):
+        view_loss(logits, torch.ones(4, 2))
+    with pytest.raises(ValueError, match=r"\(4, 3\) and sureness \(3, 3\)"):
+        view_loss(logits, torch.ones(4, 3), torch.ones(3, 3))
 
 
 def test_transitions_must_match_instances_or_groups() -> None:

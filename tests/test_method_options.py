@@ -140,7 +140,11 @@ def test_options_are_set_on_the_command_line(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     settings = json.loads((tmp_path / "run" / RESULT).read_text())["settings"]
     assert settings["method_options"] == [["epsilon", 0.5]]
-    for wrong, message in (("epsilon", "NAME=VALUE is expected"), ("eps=1", "no option 'eps'")):
+    for wrong, message in (
+        ("epsilon", "NAME=VALUE is expected"),
+        ("eps=1", "no option 'eps'"),
+        ("epsilon=abc", "a number is expected"),
+    ):
         arguments[arguments.index("--set") + 1] = wrong
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 2

@@ -269,3 +269,29 @@ def test_options_are_read_and_set_as_in_scikit_learn() -> None:
         method.set_params(eps=1)
     with pytest.raises(ValueError, match="'dllp' has no option 'eps'; it has none"):
         make_method("dllp", eps=1)
+
+
+def test_options_of_a_wrong_type_are_named() -> None:
+    @register("test_only_strong")
+    class Strong(Method):
+        def __init__(self, strength: float = 1.0, steps: int = 1, loud: bool = False) -> None:
+            super().__init__()
+            self.strength, self.steps, self.loud = strength, steps, loud
+
+        def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+            return logits.sum()
+
+    try:
+        made = make_method("test_only_strong", strength=2, steps=np.int64(3), loud=np.True_)
+        message = "method 'test_only_strong': strength is 'abc'; a number is expected"
+        with pytest.raises(ValueError, match=message):
+            make_method("test_only_strong", strength="abc")
+        with pytest.raises(ValueError, match=message):
+            made.set_params(strength="abc")
+        for wrong in ({"steps": 1.5}, {"steps": "2"}, {"loud": "no"}, {"strength": True}):
+            with pytest.raises(ValueError, match="is expected"):
+                make_method("test_only_strong", **wrong)
+    finally:
+        del METHODS["test_only_strong"]
+    with pytest.raises(ValueError, match="epsilon is -1; a number of more than 0 is expected"):
+        make_method("ot", epsilon=-1)

@@ -344,7 +344,7 @@ def test_other_data_or_method_options_are_another_run(tmp_path: Path) -> None:
         )
 
     go(data, OT(epsilon=0.5))
-    with pytest.raises(ValueError, match="data was"):
+    with pytest.raises(ValueError, match=r"the training data was '\w+' and is now '\w+'"):
         go(other, OT(epsilon=0.5))
     with pytest.raises(ValueError, match=r"epsilon was '0.5' and is now '1.0'"):
         go(data, OT())
@@ -371,3 +371,31 @@ def test_a_model_with_the_wrong_number_of_outputs_is_named() -> None:
     data = BagData(torch.randn(8, 2), Bags([4, 4], [[2, 2], [1, 3]]))
     with pytest.raises(ValueError, match=r"returns \(8, 3\) for 8 instances of 2 classes"):
         train(nn.Linear(2, 3), data, "cc", progress=False)
+
+
+@pytest.mark.parametrize(("given", "kind"), [((1,), "tuple"), ({}, "dict"), (None, "NoneType")])
+def test_a_model_that_returns_no_tensor_is_named(given: Any, kind: str) -> None:
+    class Other(nn.Linear):
+        def forward(self, inputs: torch.Tensor) -> Any:
+            return given
+
+    data = BagData(torch.randn(8, 2), Bags([4, 4], [[2, 2], [1, 3]]))
+    with pytest.raises(TypeError, match=rf"returns a {kind}; a tensor of logits, \(8, 2\)"):
+        train(Other(2, 2), data, "cc", progress=False)
+
+
+@pytest.mark.parametrize(("size", "kind"), [((8,), r"shape \(8,\)"), (None, "type float")])
+def test_a_loss_that_is_not_one_number_is_named(size: tuple[int] | None, kind: str) -> None:
+    class Wrong(Method):
+        def loss(self, logits: torch.Tensor, batch: Batch) -> Any:
+            return 1.0 if size is None else logits.sum(1)
+
+    data = BagData(torch.randn(8, 2), Bags([4, 4], [[2, 2], [1, 3]]))
+    with pytest.raises(TypeError, match=rf"the loss of method 'Wrong' has {kind}; a tensor"):
+        train(nn.Linear(2, 2), data, Wrong(), progress=False)
+
+
+def test_a_file_in_place_of_a_checkpoint_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("")
+    with pytest.raises(ValueError, match=r"run, which is a file; a folder is expected"):
+        small_run("cc", tmp_path / "run")

@@ -10,6 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
+# As tuples: torch.compile, which looks into engines, does not know the union of types.
+_NUMPY = (np.integer, np.floating)
+_NUMBERS = (int, float)
+_BOOLEANS = (bool, np.bool_)
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -59,10 +64,10 @@ def real_number(low: float, high: float = sys.float_info.max, *, with_low: bool 
     """Finite numbers above low (or from it on) and below high."""
 
     def accepts(value: object) -> bool:
-        if isinstance(value, np.integer | np.floating):
+        if isinstance(value, _NUMPY):
             value = value.item()  # in single precision the largest float would be infinite
         return (
-            isinstance(value, int | float)
+            isinstance(value, _NUMBERS)
             and not isinstance(value, bool)
             and (low < value < high or (with_low and value == low))
         )
@@ -80,7 +85,7 @@ def one_of(*names: str) -> Rule:
     )
 
 
-TRUE_OR_FALSE = Rule("True or False", lambda value: isinstance(value, bool | np.bool_))
+TRUE_OR_FALSE = Rule("True or False", lambda value: isinstance(value, _BOOLEANS))
 
 RANDOM_STATE = Rule(
     "a whole number from 0 to 2**32 - 1, a numpy RandomState or None",

@@ -18,15 +18,18 @@ of instances of all parts together (`docs/pytorch.md` shows both).
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch.nn.functional import log_softmax
 
 from bagwise.bags import Bags
+from bagwise.bags.arrays import shown_row
 from bagwise.posterior import bag_posterior
+from bagwise.posterior._autograd import is_traced
+from bagwise.posterior._logits import check_logits, log_probs
+from bagwise.posterior._result import check_shapes
+from bagwise.posterior.exact import MAX_STATES, exact_posterior
 
 __all__ = [
     "cc_loss",
@@ -41,8 +44,6 @@ __all__ = [
 ]
 
 Reduction = Literal["mean", "sum", "none"]
-
-_MOST_NODES = 10_000  # of a graph that is searched for batch normalisation
 
 
 def rc_loss(
@@ -76,6 +77,7 @@ def rc_loss(
     tensor(0.6931)
     """
     check_logits(logits, bags)
+    check_shapes(stored_log_probs, bags, "stored_log_probs")
     weights = bag_posterior(stored_log_probs.detach(), bags, engine, **options).weights
     return _against(weights, logits, bags, reduction)
 
@@ -110,7 +112,7 @@ def cc_loss(
     tensor([0.6931, 0.6931])
     """
     check_logits(logits, bags)
-    log_likelihood = bag_posterior(log_softmax(logits, -1), bags, engine, **options).log_likelihood
+    log_likelihood = bag_posterior(log_probs(logits), bags, engine, **options).log_likelihood
     return _reduced(-log_likelihood, reduction, len(logits))
 
 
@@ -135,14 +137,14 @@ def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean"
         raise ValueError(
             "DLLP learns from shares alone, and some instances have known labels; use cc or rc."
         )
-    log_probs = log_softmax(logits, -1)
+    log_p = log_probs(logits)
     bag = _bag_of_row(bags, logits.device)
-    sizes, counts = bags.tensors[0].to(logits), bags.expected_tensor.to(logits)
+    sizes, counts = bags.tensors[0].to(log_p), bags.expected_tensor.to(log_p)
     # Sums of exponentials relative to each bag's largest, so that no mean underflows.
-    top = log_probs.new_full((len(bags), bags.n_classes), -math.inf)
-    top = top.scatter_reduce(0, bag[:, None].expand_as(logits), log_probs.detach(), "amax")
+    top = log_p.new_full((len(bags), bags.n_classes), -math.inf)
+    top = top.scatter_reduce(0, bag[:, None].expand_as(logits), log_p.detach(), "amax")
     top = top.clamp(min=torch.finfo(top.dtype).min)
-    sums = torch.zeros_like(top).index_add(0, bag, (log_probs - top[bag]).exp())
+    sums = torch.zeros_like(top).index_add(0, bag, (log_p - top[bag]).exp())
     sums = sums.masked_fill(counts == 0, 1)  # of no weight, and no mean may be the log of nothing
     log_means = sums.log() + top - sizes[:, None].log()
     return _reduced(-counts * log_means.masked_fill(counts == 0, 0), reduction, len(logits))
@@ -166,19 +168,24 @@ def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean")
     tensor(0.6931)
     """
     check_logits(logits, bags)
-    if bags.row_labels is not None or not bags.is_sharp.all():
+    if bags.row_labels is not None or bags.potentials is not None:
         raise ValueError(
             "PVC learns from exact counts alone, and here some are not exact or some labels are "
             "known; use cc or rc."
         )
-    of_class = log_softmax(logits, -1).T.reshape(-1)  # all instances for class 0, then class 1, ...
-    counts = bags.counts.T.reshape(-1)
-    sizes = np.tile(bags.sizes, bags.n_classes)
-    of_others = _log_complement(of_class)
-    log_likelihood = bag_posterior(
-        torch.stack([of_class, of_others], -1),
-        Bags(sizes, np.stack([counts, sizes - counts], -1)),
-    ).log_likelihood
+    of_class = log_probs(logits).T.reshape(-1)  # all instances for class 0, then class 1, ...
+    log_p = torch.stack([of_class, _log_complement(of_class)], -1)
+    if is_traced(log_p):  # a compiled step cannot make bags
+        sizes, counts = bags.tensors[0].repeat(bags.n_classes), bags.tensors[1].T.reshape(-1)
+        pairs = torch.stack([counts, sizes - counts], -1)
+        log_likelihood = torch.ops.bagwise.posterior(
+            log_p, sizes, pairs, None, "exact", [float(MAX_STATES)]
+        )[0]
+    else:
+        n, of = np.tile(bags.sizes, bags.n_classes), bags.counts.T.reshape(-1)
+        log_likelihood = exact_posterior(
+            log_p, Bags.of_arrays(n, np.stack([of, n - of], -1))
+        ).log_likelihood
     return _reduced(-log_likelihood.reshape(bags.n_classes, -1).T, reduction, len(logits))
 
 
@@ -217,9 +224,12 @@ def view_loss(
     >>> view_loss(torch.zeros(2, 2), torch.tensor([[1.0, 0.0], [0.5, 0.5]]))     # log(2) / 2
     tensor(0.3466)
     """
+    for name, given in (("weights", weights), ("sureness", sureness)):
+        if given is not None:
+            _check_same_shape(logits, given, name)
     known = (weights if sureness is None else sureness).detach()
     entropy = -torch.xlogy(known, known).sum(-1)
-    sure = (1 - entropy / math.log(known.shape[-1])).clamp(0, 1)
+    sure = (1 - entropy / math.log(max(known.shape[-1], 2))).clamp(0, 1)  # one class is sure
     sure = sure * (known.amax(-1) >= threshold)
     return weighted_cross_entropy(
         logits, weights.detach() * sure[:, None].to(weights), reduction=reduction
@@ -284,9 +294,11 @@ def pll_loss(
     tensor(3.0550)
     """
     check_logits(logits, bags)
+    check_shapes(stored_log_probs, bags, "stored_log_probs")
     absent = (bags.most_tensor == 0).to(logits.device)[_bag_of_row(bags, logits.device)]
     possible = bags.others_impossible(stored_log_probs.detach())
     weights = possible.masked_fill(absent, -math.inf).softmax(-1)
+    _refuse_nan_rows(weights, stored_log_probs)
     return _against(weights, logits, bags, reduction)
 
 
@@ -319,8 +331,9 @@ def llpfc_loss(
             "one for each instance, or one for each group together with groups."
         )
     index = torch.arange(len(logits), device=logits.device) if groups is None else groups
-    rows = transitions[index, noisy_labels].to(logits)
-    values = -torch.logsumexp(rows.log() + log_softmax(logits, -1), -1)
+    log_p = log_probs(logits)
+    rows = transitions[index, noisy_labels].to(log_p)
+    values = -torch.logsumexp(rows.log() + log_p, -1)
     return values.mean() if reduction == "mean" else _reduced(values, reduction, len(logits))
 
 
@@ -334,13 +347,9 @@ def weighted_cross_entropy(
     >>> weighted_cross_entropy(torch.zeros(1, 2), torch.tensor([[0.3, 0.7]]))
     tensor(0.6931)
     """
-    if weights.shape != logits.shape:
-        raise ValueError(
-            f"logits has shape {tuple(logits.shape)} and the stored log-probabilities "
-            f"{tuple(weights.shape)}; they must be the same."
-        )
-    log_probs = log_softmax(logits, -1).masked_fill(weights == 0, 0)
-    return _reduced(-weights.to(logits.dtype) * log_probs, reduction, len(logits))
+    _check_same_shape(logits, weights, "weights")
+    log_p = log_probs(logits).masked_fill(weights == 0, 0)
+    return _reduced(-weights.to(log_p.dtype) * log_p, reduction, len(logits))
 
 
 def _against(
@@ -369,43 +378,24 @@ def _bag_of_row(bags: Bags, device: torch.device) -> torch.Tensor:
     return torch.repeat_interleave(bags.tensors[0].to(device), output_size=bags.n_instances)
 
 
-def check_logits(logits: torch.Tensor, bags: Bags) -> None:
-    """Refuse what cannot be logits of the instances of these bags.
-
-    Warns of a batch of one bag whose logits were normalised by batch.
-    """
-    if not isinstance(logits, torch.Tensor) or not logits.is_floating_point():
-        kind = logits.dtype if isinstance(logits, torch.Tensor) else type(logits).__name__
-        raise TypeError(f"logits is {kind}; a torch.Tensor of a floating type is expected.")
-    if not isinstance(bags, Bags):
-        raise TypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
-    if logits.shape != (bags.n_instances, bags.n_classes):
+def _check_same_shape(logits: torch.Tensor, given: torch.Tensor, name: str) -> None:
+    if given.shape != logits.shape:
         raise ValueError(
-            f"logits has shape {tuple(logits.shape)}, but these bags have {bags.n_instances} "
-            f"instances and {bags.n_classes} classes."
-        )
-    if len(bags) == 1 and not torch.compiler.is_compiling() and _normalised_by_batch(logits):
-        warnings.warn(
-            f"this batch is a single bag (of {bags.n_instances} instances), and the model "
-            "normalises by batch: that takes away what differs between bags, and such a model "
-            "hardly learns. Put several bags into a batch (batch_bags), or normalise in another "
-            "way (LayerNorm, GroupNorm).",
-            UserWarning,
-            stacklevel=3,
+            f"logits has shape {tuple(logits.shape)} and {name} {tuple(given.shape)}; "
+            "they must be the same."
         )
 
 
-def _normalised_by_batch(logits: torch.Tensor) -> bool:
-    """Whether a batch normalisation in training mode lies behind these logits."""
-    waiting, seen = [logits.grad_fn], set[Any]()
-    while waiting and len(seen) < _MOST_NODES:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        # Normalisation of single instances (InstanceNorm) is one of a batch of one, to PyTorch.
-        in_training = "BatchNorm" in node.name() and getattr(node, "_saved_training", False)
-        if in_training and len(node._saved_input) > 1:  # type: ignore[attr-defined]
-            return True
-        waiting += [following for following, _ in node.next_functions]
-    return False
+def _refuse_nan_rows(weights: torch.Tensor, stored: torch.Tensor) -> None:
+    """Refuse stored log-probabilities that give no weights; compilers cannot look at numbers."""
+    if is_traced(weights) or torch._C._functorch.is_batchedtensor(weights):
+        return
+    bad = weights.isnan().any(-1)
+    if bad.any():
+        row = int(bad.int().argmax())
+        given = shown_row(stored[row].detach().cpu().double().numpy())
+        raise ValueError(
+            f"stored_log_probs[{row}] is {given}; numbers or -inf are expected, and "
+            "not -inf for all classes that its bag has. A model that diverged gives NaN: lower the "
+            "learning rate or standardise its inputs."
+        )

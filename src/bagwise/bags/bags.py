@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from copy import copy
 from functools import cached_property
 from typing import Any, Self
@@ -28,7 +28,7 @@ from bagwise.bags.arrays import (
 )
 from bagwise.bags.batching import batches_of
 from bagwise.bags.constructors import Constructors
-from bagwise.bags.parts import potentials_of_part
+from bagwise.bags.parts import check_part, potentials_of_part
 from bagwise.bags.potentials import Potentials, join, of_counts, unpacked
 from bagwise.bags.row_labels import refuse_wrong_labels, rule_out
 
@@ -97,8 +97,9 @@ class Bags(Constructors):
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _set(self, sizes: IntArray, counts: IntArray, potentials: Potentials | None = None) -> None:
-        self.sizes = np.ascontiguousarray(sizes)
-        self.least = np.ascontiguousarray(counts)
+        # Writable, or PyTorch would warn of it; nobody writes to them.
+        self.sizes = np.require(sizes, requirements=["C", "W"])
+        self.least = np.require(counts, requirements=["C", "W"])
         self.potentials = potentials
         self.row_labels, self.label_tensor = None, None
         # What compiled training steps read must not be computed from arrays when they read it.
@@ -140,13 +141,16 @@ class Bags(Constructors):
         return bags
 
     @classmethod
-    def join(cls, parts: Sequence[Bags]) -> Bags:
+    def join(cls, parts: Iterable[Bags]) -> Bags:
         """The bags of all parts, one after the other; what is known of them may differ in kind.
 
         >>> Bags.join([Bags([1], [[0, 1]]), Bags.from_ranges([[0, 1]], [[2, 2]], [2])])
         Bags(2 bags, 3 instances, 2 classes, sizes 1 to 2, counts of 1 bag not exact)
         """
-        if not parts or len({part.n_classes for part in parts}) > 1:
+        parts = list(parts)
+        if not parts:
+            raise ValueError("there are no bags to join; at least one part is needed.")
+        if len({part.n_classes for part in parts}) > 1:
             raise ValueError(
                 f"bags of {[part.n_classes for part in parts]} classes cannot be joined; "
                 "parts with the same number of classes are needed."
@@ -342,7 +346,7 @@ class Bags(Constructors):
         the rest of them is uncertain.
 
         Args:
-            rows: (n,) instances of the bag.
+            rows: (n,) instances of the bag, each once.
             shares: (C,) mean class probabilities of the others, as a model sees them.
 
         >>> bags = Bags([6], [[4, 2]]).part([0, 1, 2], shares=[0.5, 0.5])
@@ -353,7 +357,8 @@ class Bags(Constructors):
         """
         if len(self) != 1:
             raise ValueError(f"there are {len(self)} bags; select one of them first.")
-        rows_ = whole_numbers(rows, "rows", ndim=1)
+        rows_, shares_ = whole_numbers(rows, "rows", ndim=1), numbers(shares, "shares", ndim=1)
+        check_part(rows_, self.n_instances, shares_, self.n_classes)
         K, rest, C = len(rows_), self.n_instances - len(rows_), self.n_classes
         low, expected = self.least[0], self.expected_counts[0] * (K / self.n_instances)
         windows = [np.zeros(1)] * C
@@ -367,10 +372,7 @@ class Bags(Constructors):
             beyond = np.maximum(others - low, 0)  # counts that the others have already
             windows = [w[b:] for w, b in zip(windows, beyond, strict=True)]
             low = np.maximum(low - others, 0)
-        found = potentials_of_part(
-            low, windows, K, rest, numbers(shares, "shares", ndim=1), expected
-        )
-        bags = Bags.of_potentials(found)
+        bags = Bags.of_potentials(potentials_of_part(low, windows, K, rest, shares_, expected))
         return bags if labels is None else bags._labelled(labels)
 
     def of_classes(self, classes: IntArray) -> Bags:

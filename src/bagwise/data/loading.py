@@ -20,7 +20,7 @@ _COUNT = whole_number(1, 2**53)
 
 class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor | Bags]]):
     """A map-style dataset whose item is a bag: its instances (K, ...) and its counts (C,), or a
-    `Bags` of one bag where counts are not exact.
+    `Bags` of one bag where counts are not exact or labels of instances are known.
 
     Args:
         inputs: as `BagData` takes them; the items of a `Dataset` are fetched bag by bag, by the
@@ -45,7 +45,7 @@ class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor | Bags]]):
         start, size = int(bags.offsets[:-1][bag]), int(bags.sizes[bag])
         rows = torch.arange(start, start + size)
         inputs = reading.take(self.data.inputs, rows)
-        if bags.potentials is not None:
+        if bags.potentials is not None or bags.row_labels is not None:
             return inputs, bags.select([bag % len(bags)])
         return inputs, torch.from_numpy(bags.counts[bag].copy())
 
@@ -63,6 +63,8 @@ def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
     >>> inputs.shape, bags
     (torch.Size([5, 4]), Bags(2 bags, 5 instances, 2 classes, sizes 2 to 3))
     """
+    if not items:
+        raise ValueError("there are no items to collate; at least one bag is needed.")
     for item in items:
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise TypeError(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 
 from bagwise.bags import Bags
+from bagwise.checks import TRUE_OR_FALSE, Rule
 from bagwise.data import BagData
 from bagwise.data.inputs import full
 from bagwise.registry import Registry
@@ -100,7 +102,9 @@ class Method(ABC):
 
     def set_params(self, **params: Any) -> Self:
         """Change options; the method begins anew with them."""
-        _refuse_unknown(type(self), self.name or type(self).__name__, params)
+        name = self.name or type(self).__name__
+        _refuse_unknown(type(self), name, params)
+        _refuse_other_kinds(type(self), name, params)
         self.__init__(**self.get_params() | params)  # type: ignore[misc]  # same class
         return self
 
@@ -195,6 +199,12 @@ class _Methods(Registry[type[Method]]):
         super().__delitem__(name)
 
 
+_KINDS = {
+    "float": Rule("a number", lambda v: isinstance(v, Real) and not isinstance(v, bool)),
+    "int": Rule("a whole number", lambda v: isinstance(v, Integral) and not isinstance(v, bool)),
+    "bool": TRUE_OR_FALSE,
+    "str": Rule("text", lambda value: isinstance(value, str)),
+}
 METHODS = _Methods("method", "bagwise.methods")
 register = METHODS.register
 
@@ -227,6 +237,19 @@ def _refuse_unknown(cls: type[Method], name: str, options: Iterable[str]) -> Non
             raise ValueError(f"method {name!r} has no option {option!r}; {has}.")
 
 
+def _refuse_other_kinds(cls: type[Method], name: str, options: Mapping[str, Any]) -> None:
+    """Refuse values that are not what the constructor says, where it names a simple type."""
+    arguments = inspect.signature(cls).parameters
+    for option, value in options.items():
+        if option in arguments:
+            said = arguments[option].annotation
+            rule = _KINDS.get(said if isinstance(said, str) else getattr(said, "__name__", ""))
+            if rule is not None and not rule.accepts(value):
+                raise ValueError(
+                    f"method {name!r}: {option} is {value!r}; {rule.expected} is expected."
+                )
+
+
 def make_method(method: Any, **options: Any) -> Method:
     """The method with that name, with its options; a `Method` is returned as it is.
 
@@ -245,6 +268,7 @@ def make_method(method: Any, **options: Any) -> Method:
     else:
         cls = METHODS[method]
         _refuse_unknown(cls, method, options)
+        _refuse_other_kinds(cls, method, options)
         try:
             made = cls(**options)
         except TypeError as error:

@@ -9,11 +9,14 @@ import torch
 from torch.nn.functional import log_softmax
 
 from bagwise.bags import Bags
+from bagwise.checks import check_all
 from bagwise.data import BagData
 from bagwise.data.inputs import full
-from bagwise.losses import check_logits, ot_loss, pll_loss, weighted_cross_entropy
+from bagwise.losses import ot_loss, pll_loss, weighted_cross_entropy
 from bagwise.methods.base import Batch, Method
 from bagwise.posterior import bag_posterior, check_engine
+from bagwise.posterior._logits import check_logits
+from bagwise.posterior.transport import TRANSPORT_OPTIONS
 
 _BAGS = 4096  # whose instances are given their first probabilities at a time
 
@@ -110,6 +113,7 @@ class OT(StoredProbabilities):
         super().__init__()
         self.epsilon = epsilon
         self.iterations = iterations
+        check_all(TRANSPORT_OPTIONS, self)
 
     def loss_given(self, logits: torch.Tensor, bags: Bags, stored: torch.Tensor) -> torch.Tensor:
         """`ot_loss`."""

@@ -61,7 +61,7 @@ def posterior(
     check_shapes(log_probs, bags)
     numbers = [float(option) for option in options]
     possible = bags.others_impossible(log_probs)
-    if _is_traced(possible):
+    if is_traced(possible):
         found = _operator(possible, *bags.tensors, engine, numbers)
     else:
         found = _Posterior.apply(possible, bags, engine, numbers)  # type: ignore[no-untyped-call]
@@ -69,14 +69,16 @@ def posterior(
     return Posterior(log_likelihood, weights.detach(), bound.detach(), engine)
 
 
-def _is_traced(tensor: torch.Tensor) -> bool:
+def is_traced(tensor: torch.Tensor) -> bool:
     """Whether someone looks on who must see one operation: a compiler, a tracer, or a tensor that
     is not plain. To be seen costs a quarter of a millisecond a call.
     """
     return (
         torch.compiler.is_compiling()
         or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
+        or tensor.is_meta
         or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._get_tracing_state() is not None
     )
 
 
@@ -156,7 +158,7 @@ _operator.register_autograd(_backward, setup_context=_keep)
 
 
 class _Posterior(torch.autograd.Function):
-    """The operator without its ceremony, for ordinary training."""
+    """The operator without its ceremony, for ordinary training and the transforms of torch.func."""
 
     @staticmethod
     def forward(
@@ -175,6 +177,21 @@ class _Posterior(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return (None,) * 4 if grads[0] is None else _backward(ctx, *grads)[:4]
 
+    @staticmethod
+    def vmap(
+        info: Any,
+        dims: tuple[Any, ...],
+        log_probs: torch.Tensor,
+        bags: Bags,
+        engine: str,
+        options: list[float],
+    ) -> tuple[tuple[torch.Tensor, ...], int]:
+        found = [
+            _Posterior.apply(one, bags, engine, options)  # type: ignore[no-untyped-call]
+            for one in log_probs.unbind(dims[0])
+        ]
+        return tuple(torch.stack(outputs) for outputs in zip(*found, strict=True)), 0
+
 
 def _by_row(of_bags: torch.Tensor, sizes: torch.Tensor, rows: int) -> torch.Tensor:
     """(N, 1) the value of each row's bag."""
@@ -185,9 +202,10 @@ def _by_row(of_bags: torch.Tensor, sizes: torch.Tensor, rows: int) -> torch.Tens
 class _Gradient(torch.autograd.Function):
     """grad[bag of k] * gradient[k, c], as a function of log_probs and grad."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(
-        ctx: Any,
         log_probs: torch.Tensor,
         grad: torch.Tensor,
         gradient: torch.Tensor,
@@ -195,43 +213,99 @@ class _Gradient(torch.autograd.Function):
         options: list[float],
         *known: torch.Tensor,
     ) -> torch.Tensor:
-        ctx.save_for_backward(log_probs, grad, gradient, *known)
-        ctx.engine, ctx.options = engine, options
         return _by_row(grad, known[0], len(log_probs)) * gradient
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        log_probs, grad, gradient, ctx.engine, ctx.options, *known = inputs
+        ctx.save_for_backward(log_probs, grad, gradient, *known)
 
     @staticmethod
     def backward(ctx: Any, direction: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         log_probs, grad, gradient, *known = ctx.saved_tensors
-        bags = Bags.of_tensors(*known)
-        curve = _ENGINES[ctx.engine].curve
-        if curve is None:
-            raise RuntimeError(
-                f"the engine {ctx.engine!r} has no second derivative of the log-likelihood; "
-                'use engine="exact", which has.'
-            )
-        v = direction * _by_row(grad, known[0], len(log_probs))
-        log_p, _ = checked_array(log_probs, bags)
-        bent = curve(log_p, bags, v.detach().cpu().double().numpy(), *ctx.options)
-        of_bags = torch.zeros_like(grad).index_add(
-            0, torch.from_numpy(bags.bag_of_row).to(grad.device), (direction * gradient).sum(1)
-        )
-        second = torch.from_numpy(bent).to(log_probs.dtype).to(log_probs.device)
         if torch.is_grad_enabled():
-            second, of_bags = _NoThird.apply(second, of_bags, log_probs, grad, direction)  # type: ignore[no-untyped-call]
+            log_probs, gradient = _NoThird.apply(log_probs, gradient)  # type: ignore[no-untyped-call]
+        v = direction * _by_row(grad, known[0], len(log_probs))
+        second = _Curve.apply(log_probs, v, ctx.engine, ctx.options, *known)  # type: ignore[no-untyped-call]
+        bag = _by_row(torch.arange(len(grad)), known[0], len(log_probs))[:, 0]
+        of_bags = torch.zeros_like(grad).index_add(
+            0, bag.to(grad.device), (direction * gradient).sum(1)
+        )
         return second, of_bags, *([None] * 6)
 
 
 class _NoThird(torch.autograd.Function):
-    """Second derivatives, which cannot be differentiated again: an error is better than a wrong
-    number.
+    """What second derivatives are computed from, and cannot be differentiated by: an error is
+    better than a wrong number.
     """
+
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(
-        ctx: Any, second: torch.Tensor, of_bags: torch.Tensor, *depends_on: torch.Tensor
+        log_probs: torch.Tensor, gradient: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        return second.clone(), of_bags.clone()
+        return log_probs.clone(), gradient.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+        pass
 
     @staticmethod
     def backward(ctx: Any, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         raise RuntimeError("a bag's log-likelihood can be differentiated twice, not three times.")
+
+
+class _Curve(torch.autograd.Function):
+    """The derivative of the weights in a direction, in which it is linear."""
+
+    @staticmethod
+    def forward(
+        log_probs: torch.Tensor,
+        direction: torch.Tensor,
+        engine: str,
+        options: list[float],
+        *known: torch.Tensor,
+    ) -> torch.Tensor:
+        curve = _ENGINES[engine].curve
+        if curve is None:
+            raise RuntimeError(
+                f"the engine {engine!r} has no second derivative of the log-likelihood; "
+                'use engine="exact", which has.'
+            )
+        bags = Bags.of_tensors(*known)
+        log_p, _ = checked_array(log_probs, bags)
+        bent = curve(log_p, bags, direction.detach().cpu().double().numpy(), *options)
+        return torch.from_numpy(bent).to(log_probs.dtype).to(log_probs.device)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        log_probs, direction, ctx.engine, ctx.options, *known = inputs
+        ctx.kind = direction.dtype
+        ctx.save_for_backward(log_probs, *known)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        log_probs, *known = ctx.saved_tensors
+        # Second derivatives are symmetric: by the direction it is the same once more. What goes to
+        # log_probs is refused by `_NoThird`.
+        again = _Curve.apply(log_probs, grad, ctx.engine, ctx.options, *known)  # type: ignore[no-untyped-call]
+        return torch.zeros_like(log_probs), again.to(ctx.kind), *([None] * 5)
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        dims: tuple[Any, ...],
+        log_probs: torch.Tensor,
+        direction: torch.Tensor,
+        *others: Any,
+    ) -> tuple[torch.Tensor, int]:
+        pairs = zip(
+            *(
+                [tensor] * info.batch_size if dim is None else tensor.unbind(dim)
+                for tensor, dim in zip((log_probs, direction), dims[:2], strict=True)
+            ),
+            strict=True,
+        )
+        found = [_Curve.apply(one, v, *others) for one, v in pairs]  # type: ignore[no-untyped-call]
+        return torch.stack(found), 0

@@ -60,17 +60,17 @@ class Posterior(NamedTuple):
         return [other if b == math.inf else "pruned" if b > 0 else "exact" for b in found]
 
 
-def check_shapes(log_probs: torch.Tensor, bags: Bags) -> None:
+def check_shapes(log_probs: torch.Tensor, bags: Bags, name: str = "log_probs") -> None:
     """Refuse what cannot be log-probabilities of the instances of these bags."""
     if not isinstance(log_probs, torch.Tensor):
-        raise TypeError(f"log_probs is a {type(log_probs).__name__}; a torch.Tensor is expected.")
+        raise TypeError(f"{name} is a {type(log_probs).__name__}; a torch.Tensor is expected.")
     if not isinstance(bags, Bags):
         raise TypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
     if not log_probs.is_floating_point():
-        raise ValueError(f"log_probs has dtype {log_probs.dtype}; a floating type is expected.")
+        raise ValueError(f"{name} has dtype {log_probs.dtype}; a floating type is expected.")
     if log_probs.shape != (bags.n_instances, bags.n_classes):
         raise ValueError(
-            f"log_probs has shape {tuple(log_probs.shape)}, but these bags have "
+            f"{name} has shape {tuple(log_probs.shape)}, but these bags have "
             f"{bags.n_instances} instances and {bags.n_classes} classes; "
             f"({bags.n_instances}, {bags.n_classes}) is expected."
         )

@@ -10,7 +10,7 @@ from bagwise.bags import Bags, FloatArray
 from bagwise.posterior._autograd import Engine, add_engine, posterior
 from bagwise.posterior._result import Posterior
 from bagwise.posterior.bethe import fill_bethe
-from bagwise.posterior.exact import MAX_STATES, curve_exact, fill_exact, lattice_states
+from bagwise.posterior.exact import MAX_STATES, STATES, curve_exact, fill_exact, lattice_states
 from bagwise.posterior.exact_potentials import fill_exact_potentials
 from bagwise.posterior.pairs import is_pair
 from bagwise.posterior.pruned import fill_pruned
@@ -45,6 +45,7 @@ def auto_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = AUTO_S
     tensor([[0.5000, 0.5000, 0.0000],
             [0.3333, 0.3333, 0.3333]])
     """
+    STATES.check("max_states", max_states)
     return posterior("auto", log_probs, bags, (max_states,))
 
 

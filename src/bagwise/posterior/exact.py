@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.checks import Rule, real_number
 from bagwise.posterior._autograd import Engine, add_engine, posterior
 from bagwise.posterior._kernels import inline, kernel, over_bags
 from bagwise.posterior._result import Posterior
@@ -17,6 +19,10 @@ from bagwise.posterior.exact_potentials import curve_exact_potentials, fill_exac
 from bagwise.posterior.pairs import fill_pairs, is_pair
 
 MAX_STATES = 2**24
+STATES = Rule(
+    "a number of 0 or more",
+    lambda value: real_number(0, with_low=True).accepts(value) or value == math.inf,
+)
 _Numbers = npt.NDArray[Any]  # real, or complex for derivatives
 _STEP = 1e-100  # of the complex step
 
@@ -30,7 +36,8 @@ def lattice_states(bags: Bags) -> FloatArray:
     >>> lattice_states(Bags([4, 2], [[2, 1, 1], [2, 0, 0]]))
     array([12.,  3.])
     """
-    states: FloatArray = np.prod(bags.most + 1.0, axis=1)
+    with np.errstate(over="ignore"):  # infinitely many are as good as 1e308
+        states: FloatArray = np.prod(bags.most + 1.0, axis=1)
     return states
 
 
@@ -63,6 +70,7 @@ def exact_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = MAX_S
     tensor([[0.8571, 0.1429],
             [0.1429, 0.8571]])
     """
+    STATES.check("max_states", max_states)
     return posterior("exact", log_probs, bags, (max_states,))
 
 

@@ -8,7 +8,7 @@ import torch
 from bagwise.bags import Bags, FloatArray, IntArray, Potentials
 from bagwise.posterior._flow import assign_potentials, possible_classes
 from bagwise.posterior._kernels import kernel, over_bags
-from bagwise.posterior._result import checked_array
+from bagwise.posterior._result import check_shapes, checked_array
 from bagwise.posterior._tilt import assign, classes_by_count
 
 
@@ -32,6 +32,7 @@ def most_probable_labeling(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
     >>> most_probable_labeling(log_probs, Bags([3], [[1, 2]]))
     tensor([0, 1, 1])
     """
+    check_shapes(log_probs, bags)
     log_p, _ = checked_array(bags.others_impossible(log_probs), bags)
     labels = np.empty(len(log_p), dtype=np.int64)
 

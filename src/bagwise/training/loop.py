@@ -296,6 +296,12 @@ def _logits(state: RunState, model: nn.Module, views: list[torch.Tensor], n: int
     inputs = views[0] if len(views) == 1 else torch.cat(views)
     logits = state.group.logits(model, inputs, n)
     expected = (len(inputs), state.n_classes)
+    if not isinstance(logits, torch.Tensor):
+        raise TypeError(
+            f"the model returns a {type(logits).__name__}; a tensor of logits, {expected} for "
+            f"{expected[0]} instances of {expected[1]} classes, is expected. Wrap a model that "
+            "returns more than that."
+        )
     if logits.shape != expected:
         raise ValueError(
             f"the model returns {tuple(logits.shape)} for {expected[0]} instances of "
@@ -313,7 +319,9 @@ def _step(
     tally: Tally,
 ) -> torch.Tensor:
     """One step of the optimizer; returns the loss before it."""
-    loss = tally.watched(logits, lambda: state.method.loss(logits, parts.completed(batch, logits)))
+    loss = tally.watched(
+        logits, lambda: _loss(state.method, logits, parts.completed(batch, logits))
+    )
     state.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     state.group.add_gradients(state.model, len(batch.rows))
@@ -321,6 +329,19 @@ def _step(
         nn.utils.clip_grad_norm_(state.model.parameters(), clip)
     state.optimizer.step()
     return loss.detach()
+
+
+def _loss(method: Method, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+    """The method's loss, which is a tensor of one number."""
+    loss = method.loss(logits, batch)
+    if not isinstance(loss, torch.Tensor) or loss.dim() > 0:
+        is_tensor = isinstance(loss, torch.Tensor)
+        kind = f"shape {tuple(loss.shape)}" if is_tensor else f"type {type(loss).__name__}"
+        raise TypeError(
+            f"the loss of method {method.name or type(method).__name__!r} has {kind}; a tensor "
+            "without dimensions is expected, the mean loss per instance."
+        )
+    return loss
 
 
 def _finished(state: RunState, options: TrainingOptions) -> bool:

@@ -101,6 +101,8 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
 
     All that the file holds is compared with what this run needs before anything is changed.
     """
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"checkpoint is {folder}, which is a file; a folder is expected.")
     path = folder / CHECKPOINT
     remove_leftovers(path)
     if not path.exists():
@@ -204,6 +206,9 @@ def _difference(saved: Any, wanted: dict[str, Any]) -> str:
         other = saved.get(key)
         if other == value:
             continue
+        if key == "data" and isinstance(other, list):
+            parts = ("the training data", "the validation data", "the test data")
+            other, value = (dict(zip(parts, one, strict=False)) for one in (other, value))
         if isinstance(value, dict) and isinstance(other, dict):
             for name in sorted({*value, *other}):
                 before, now = (

@@ -1,0 +1,63 @@
+"""Logits that losses take: what they may be, and their log-probabilities."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch.nn.functional import log_softmax
+
+from bagwise.bags import Bags
+
+_MOST_NODES = 10_000  # of a graph that is searched for batch normalisation
+
+
+def log_probs(logits: torch.Tensor) -> torch.Tensor:
+    """log softmax(logits), at least in single precision.
+
+    Half precision has three digits and ends at 65504: sums over instances need more.
+    """
+    return log_softmax(logits, -1, dtype=torch.float32 if logits.dtype.itemsize < 4 else None)
+
+
+def check_logits(logits: torch.Tensor, bags: Bags) -> None:
+    """Refuse what cannot be logits of the instances of these bags.
+
+    Warns of a batch of one bag whose logits were normalised by batch.
+    """
+    if not isinstance(logits, torch.Tensor) or not logits.is_floating_point():
+        kind = logits.dtype if isinstance(logits, torch.Tensor) else type(logits).__name__
+        raise TypeError(f"logits is {kind}; a torch.Tensor of a floating type is expected.")
+    if not isinstance(bags, Bags):
+        raise TypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
+    if logits.shape != (bags.n_instances, bags.n_classes):
+        raise ValueError(
+            f"logits has shape {tuple(logits.shape)}, but these bags have {bags.n_instances} "
+            f"instances and {bags.n_classes} classes."
+        )
+    if len(bags) == 1 and not torch.compiler.is_compiling() and _normalised_by_batch(logits):
+        warnings.warn(
+            f"this batch is a single bag (of {bags.n_instances} instances), and the model "
+            "normalises by batch: that takes away what differs between bags, and such a model "
+            "hardly learns. Put several bags into a batch (batch_bags), or normalise in another "
+            "way (LayerNorm, GroupNorm).",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def _normalised_by_batch(logits: torch.Tensor) -> bool:
+    """Whether a batch normalisation in training mode lies behind these logits."""
+    waiting, seen = [logits.grad_fn], set[Any]()
+    while waiting and len(seen) < _MOST_NODES:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        # Normalisation of single instances (InstanceNorm) is one of a batch of one, to PyTorch.
+        in_training = "BatchNorm" in node.name() and getattr(node, "_saved_training", False)
+        if in_training and len(node._saved_input) > 1:  # type: ignore[attr-defined]
+            return True
+        waiting += [following for following, _ in node.next_functions]
+    return False
