@@ -83,15 +83,15 @@ def cells_of(column: pa.ChunkedArray, name: str) -> Cells | None:
 
 
 def mostly_numbers(column: pa.ChunkedArray) -> bool:
-    """Whether most cells of a column of text are numbers, ranges or unknown.
+    """Whether most cells of a column of text are numbers or ranges; a missing one is neither.
 
     >>> mostly_numbers(pa.chunked_array([["12", "closed", "7"]]))
     True
     """
-    counts = column.drop_null().value_counts().to_pylist()
-    rows = sum(entry["counts"] for entry in counts)
+    texts = pa.chunked_array([cleaned(chunk) for chunk in column.chunks], pa.string()).drop_null()
+    counts = texts.value_counts().to_pylist()
     told = (_is_told(entry["values"]) * entry["counts"] for entry in counts)
-    return bool(2 * sum(told) > rows)
+    return bool(2 * sum(told) > len(texts))
 
 
 def first_text(column: pa.ChunkedArray) -> tuple[int, str]:
