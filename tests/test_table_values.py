@@ -307,6 +307,8 @@ def test_dots_of_thousands_in_a_label_file(tmp_path: Path) -> None:
     assert relative.numbers.tolist() == found.numbers.tolist()
     long = "bag;class;n a;yes;1.260 a;no;2.000 b;yes;13 b;no;7 c;yes;1 c;no;1.125"
     assert labels(tmp_path, long).numbers.tolist() == [[2000, 1260], [7, 13], [1125, 1]]
+    commas = 'bag;class;n a;yes;"1,260" a;no;"2,000" b;yes;13 b;no;7'
+    assert labels(tmp_path, commas).numbers.tolist() == [[2000, 1260], [7, 13]]
     thirds = labels(tmp_path, "bag;yes;no a;33.333;66.667 b;100;0 c;50;50")
     assert thirds.numbers[0].tolist() == [66.667, 33.333]
     one = "bag;yes a;1.697 b;13 c;12"

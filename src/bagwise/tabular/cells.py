@@ -140,11 +140,9 @@ def without_thousands(
             dots.add(own)
         if has_dot:
             dotted.append(column)
-            if dots.may_be_thousands:
-                plain = pc.replace_substring_regex(own, r"(\.\d+)\..*", r"\1")
-                totals += parsed(plain, "numeric").fill_null(0).to_numpy(zero_copy_only=False)
-        elif dots.may_be_thousands:
-            totals += parsed(own, "numeric").fill_null(0).to_numpy(zero_copy_only=False)
+        plain = pc.match_substring_regex(own, r"^[+-]?\d+(\.\d+)?$").fill_null(False)
+        decimals = parsed(pc.if_else(plain, own, None), "numeric").fill_null(0)
+        totals += decimals.to_numpy(zero_copy_only=False)
     if not dots.are_thousands:
         return table
     if numbers_are == "auto":
