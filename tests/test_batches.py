@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import math
+import platform
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -87,3 +90,21 @@ def test_counting_memory_leaves_the_model_and_random_numbers_as_they_were() -> N
     assert torch.equal(torch.get_rng_state(), state)
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, before[name])
+
+
+@pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="only glibc can be told to")
+def test_a_process_of_runs_gets_freed_memory_only_once_from_the_system() -> None:
+    script = (
+        "import resource, sys, torch\n"
+        "from bagwise.training.memory import keep_freed\n"
+        "keep_freed() if sys.argv[1] == 'keep' else None\n"
+        "torch.ones(20_000_000)\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "torch.ones(20_000_000)\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)\n"
+    )
+    pages = {
+        way: int(subprocess.check_output([sys.executable, "-c", script, way]))
+        for way in ("keep", "plain")
+    }
+    assert pages["keep"] < 100 < 10_000 < pages["plain"], "80 MB are 19,500 pages"

@@ -34,6 +34,7 @@ from bagwise.storage.schema import (
 )
 from bagwise.training import Callback, Row, train
 from bagwise.training.distributed import workers_of
+from bagwise.training.memory import keep_freed
 from bagwise.training.run_state import CHECKPOINT
 from bagwise.training.selection import best_row
 
@@ -133,7 +134,8 @@ def execute(
     """Do a run, or read its result where it is done.
 
     With a folder, a run that was stopped goes on from its checkpoint, and its result appears there
-    whole or not at all. The workers of a process group do it together; the first one writes.
+    whole or not at all. The workers of a process group do it together; the first one writes. From
+    then on, the process keeps memory that it frees.
     """
     if folder is not None:
         if (folder / RESULT).exists():
@@ -141,6 +143,7 @@ def execute(
         for name in (RESULT, MODEL):
             remove_leftovers(folder / name)
     settings.require_known()
+    keep_freed()
     group = workers_of(torch.device("cpu"))
     group.first_does(partial(_loaded, settings.dataset, data_dir))  # it may be a download
     data = _loaded(settings.dataset, data_dir)

@@ -1,6 +1,9 @@
-"""How many instances a training step has memory for."""
+"""The memory of training steps: how many instances it suffices for, and keeping it between them."""
 
 from __future__ import annotations
+
+import ctypes
+from contextlib import suppress
 
 import torch
 from torch import nn
@@ -11,6 +14,7 @@ from bagwise.data.stored import StoredRows
 # Bytes that a step may keep for its backward pass: what 256 images of 32 x 32 take in `convnet`.
 BUDGET = 2**31
 _SAMPLE = 4
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # glibc's mallopt
 
 
 def instances_that_fit(
@@ -51,3 +55,16 @@ def instances_that_fit(
         model(sample)
     model.train(was_training)
     return max(budget * len(sample) // max(sum(kept.values()), 1), 1)
+
+
+def keep_freed() -> None:
+    """Let this process keep memory that it frees for what it needs next.
+
+    A step of a convolutional network frees hundreds of megabytes, and the next one needs as many:
+    to get them from the system again, page by page, takes a good part of its time. This is for
+    processes that are there to train; one of the user's is left as it is.
+    """
+    with suppress(AttributeError, OSError, TypeError):  # only Linux with glibc has it
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_MAX, 0)
+        mallopt(_TRIM_THRESHOLD, 2**31 - 1)
