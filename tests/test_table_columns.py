@@ -263,8 +263,7 @@ def test_other_far_values_are_taken_for_the_last_ordinary_one() -> None:
     X = Columns((column,)).encode(batch_of({"age": [1e9, 80, 40]}), 0, surprises)
     assert X[0] == X[1] != X[2]
     assert surprises.lines() == [
-        "age: 1 rows have a value far from those of fit, which is taken for the nearest that is "
-        "not."
+        "age: 1 row has a value far from those of fit, which is taken for the nearest that is not."
     ]
 
 
@@ -520,7 +519,7 @@ def test_commas_before_three_digits_are_those_of_thousands_and_a_note_says_so() 
 def test_numbers_in_different_units_are_an_error_that_names_them() -> None:
     texts = [f"{i}%" for i in range(30)]
     with pytest.raises(
-        ValueError, match=r"holds numbers such as 1,234.5 with %, but in 1 rows text .'7'"
+        ValueError, match=r"holds numbers such as 1,234.5 with %, but in 1 row text .'7'"
     ):
         learn({"x": [*texts, "7"]})
 

@@ -275,8 +275,8 @@ def test_new_categories_and_missing_values_are_reported(made: Path, tmp_path: Pa
     path.write_text("blood,smoker,group\n1.5,true,AB\n,,A\n")
     code, output = command("predict", made / "m", path, "--out", tmp_path / "p.csv")
     assert code == 0
-    assert "group: 1 rows have a category not seen in fit." in output
-    assert "smoker: 1 rows have no value; in fit all had." in output
+    assert "group: 1 row has a category not seen in fit." in output
+    assert "smoker: 1 row has no value; in fit all had." in output
     assert "blood" not in output  # values were missing there before
 
 

@@ -11,6 +11,7 @@ from bagwise.cli.app import console
 from bagwise.tabular.columns import Surprises
 from bagwise.tabular.differences import log_odds
 from bagwise.tabular.model import TableModel
+from bagwise.tabular.names import counted
 from bagwise.tabular.predicting import Written
 from bagwise.tabular.scoring import Scores
 
@@ -34,14 +35,19 @@ def show_fit(fitted: TableModel) -> None:
         names = ", ".join(data.bags_left_out_names[:8])
         shown.add_row("bags left out", f"{data.bags_left_out:,}: {names}")
     if data.counts_are:
-        shown.add_row("counts", f"{data.counts_are} ({data.inexact_bags:,} bags are not exact)")
+        shown.add_row(
+            "counts",
+            f"{data.counts_are} ({counted(data.inexact_bags, 'bag is', 'bags are')} not exact)",
+        )
     if data.labelled_rows:
         shown.add_row("labelled rows", f"{data.labelled_rows:,}")
     if data.rounding > 0:
         shown.add_row(
             "rounding", f"turns proportions into counts; off by up to {data.rounding:.2%}"
         )
-    shown.add_row("features", f"{data.n_features} from {len(columns.columns)} columns")
+    shown.add_row(
+        "features", f"{data.n_features} from {counted(len(columns.columns), 'column', 'columns')}"
+    )
     for name, why in columns.left_out.items():
         shown.add_row("", f"{name} is left out: {why}")
     shown.add_row(
@@ -68,12 +74,13 @@ def show_written(written: Written, out: Path) -> None:
         names, most = written.bags_left_out, 8
         listed = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
         console.print(
-            f"Note: {written.rows_left_out:,} rows are left out, and {len(names):,} bags that only "
-            f"one of the files has{': ' * bool(names)}{listed}",
+            f"Note: {counted(written.rows_left_out, 'row is', 'rows are')} left out, and "
+            f"{counted(len(names), 'bag', 'bags')} that only one of the files "
+            f"has{': ' * bool(names)}{listed}",
             soft_wrap=True,
             highlight=False,
         )
-    console.print(f"{written.rows:,} rows are in {out}", soft_wrap=True)
+    console.print(f"{counted(written.rows, 'row is', 'rows are')} in {out}", soft_wrap=True)
 
 
 def show_bags_used(written: Written) -> None:
@@ -95,9 +102,11 @@ def show_bags_used(written: Written) -> None:
 
 def show_known_bags(known: int, rows: int) -> None:
     """How many of the rows have the effect of their bag."""
+    ours = counted(known, "row is of a bag", "rows are of bags")
+    have = "has its" if known == 1 else "have their"
+    others = counted(rows - known, "is of another, and has", "are of others, and have")
     console.print(
-        f"{known:,} rows are of bags that the model knows, and have their effect; "
-        f"{rows - known:,} are of others, and have the mean over bags.",
+        f"{ours} that the model knows, and {have} effect; {others} the mean over bags.",
         soft_wrap=True,
         highlight=False,
     )
@@ -138,7 +147,8 @@ def show_surprises(surprises: Surprises) -> None:
 def show_scores(scores: Scores) -> None:
     """Accuracy, classes and confusions."""
     console.print(
-        f"{scores.n:,} rows: accuracy {scores.accuracy:.2%}, log loss {scores.log_loss:.4f}, "
+        f"{counted(scores.n, 'row', 'rows')}: accuracy {scores.accuracy:.2%}, "
+        f"log loss {scores.log_loss:.4f}, "
         f"AUC {_number(scores.macro_auc)} (mean of the classes), "
         f"expected calibration error {scores.calibration_error:.4f}",
         soft_wrap=True,
@@ -149,7 +159,8 @@ def show_scores(scores: Scores) -> None:
         soft_wrap=True,
     )
     if scores.unlabelled:
-        console.print(f"{scores.unlabelled:,} rows have no label and are left out.")
+        said = counted(scores.unlabelled, "row has no label and is", "rows have no label and are")
+        console.print(f"{said} left out.")
     table = Table(title="Classes")
     table.add_column("class")
     for name in ("rows", "precision", "recall", "F1", "AUC"):

@@ -19,6 +19,7 @@ from bagwise.tabular.knowledge import in_option_words, in_words
 from bagwise.tabular.label_numbers import said
 from bagwise.tabular.labels import JOINT, LabelTable, bag_ids, read_labels
 from bagwise.tabular.learning import ColumnLearner, Ordered, ordered_of
+from bagwise.tabular.names import counted
 from bagwise.tabular.row_labels import RowLabels, with_row_labels
 from bagwise.tabular.source import Paths, Source, columns_of
 from bagwise.training.progress import RowProgress
@@ -336,7 +337,7 @@ def match_names(
     if without_rows:
         problems.append(f"{data_name} has no rows of {_listed(without_rows)}")
     if nameless:
-        problems.append(f"{nameless} rows of {data_name} have no bag")
+        problems.append(f"in {counted(nameless, 'row', 'rows')} of {data_name} no bag is named")
     if problems and not skip:
         raise ValueError(
             f"the bags of the two files do not match: {'; '.join(problems)}. "

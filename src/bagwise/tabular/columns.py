@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from bagwise.storage.schema import Check, flag, list_of, maybe, number, record, text, whole, wrong
 from bagwise.tabular.hashing import hashed
+from bagwise.tabular.names import counted
 from bagwise.tabular.values import category_texts, cleaned, numbers_of
 from bagwise.tabular.written import DATE_STYLES, STYLES, UNITS, Style, Written
 
@@ -130,11 +131,17 @@ class Surprises:
     def lines(self) -> list[str]:
         """One sentence for each column."""
         return [
-            *(f"{name}: {n} rows have a category not seen in fit." for name, n in _by(self.unseen)),
-            *(f"{name}: {n} rows have no value; in fit all had." for name, n in _by(self.missing)),
+            *(
+                f"{name}: {_rows_have(n)} a category not seen in fit."
+                for name, n in _by(self.unseen)
+            ),
+            *(
+                f"{name}: {_rows_have(n)} no value; in fit all had."
+                for name, n in _by(self.missing)
+            ),
             *(infinite_note(name, n) for name, n in _by(self.infinite)),
             *(
-                f"{name}: {n} rows have a value far from those of fit, which is taken for the "
+                f"{name}: {_rows_have(n)} a value far from those of fit, which is taken for the "
                 "nearest that is not."
                 for name, n in _by(self.far)
             ),
@@ -143,7 +150,11 @@ class Surprises:
 
 def infinite_note(name: str, n: int) -> str:
     """What is said of infinite values."""
-    return f"{name}: {n} rows have an infinite value, which is taken for missing."
+    return f"{name}: {_rows_have(n)} an infinite value, which is taken for missing."
+
+
+def _rows_have(n: int) -> str:
+    return counted(n, "row has", "rows have")
 
 
 def _by(counter: Counter[str]) -> Iterable[tuple[str, int]]:

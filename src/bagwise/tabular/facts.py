@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bagwise.tabular.differences import IDLE, OFFER, BagsDiffer, log_odds
+from bagwise.tabular.names import counted
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class DataFacts:
                 f"{self.counts_are}. The likelihood is that of what is known."
             )
         if self.labelled_rows:
-            text += f" The labels of {self.labelled_rows:,} rows are known."
+            text += f" The labels of {counted(self.labelled_rows, 'row', 'rows')} are known."
         return text.strip()
 
 

@@ -1,4 +1,4 @@
-"""Names of classes, columns and groups where there is little room for them."""
+"""Numbers of things in words, and names where there is little room for them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ import textwrap
 
 _DIGITS = re.compile(r"(\d{1,18})")
 _NUMBER = re.compile(r"[-+]?[0-9]{1,18}(\.[0-9]*)?")
+
+
+def counted(n: float, one: str, many: str) -> str:
+    """So many things, with the words for one of them or for several.
+
+    >>> counted(1, "row has", "rows have"), counted(2000, "row has", "rows have")
+    ('1 row has', '2,000 rows have')
+    """
+    number = f"{n:,.0f}"
+    return f"{number} {one if number == '1' else many}"
 
 
 def one_line(text: str, most: int) -> str:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bagwise.tabular.columns import Column, Floats, Kind, Log, infinite_note
+from bagwise.tabular.names import counted
 from bagwise.tabular.values import numbers_of
 
 SAMPLE = 20_000  # values that quantiles are taken of, and up to twice as many
@@ -229,15 +230,17 @@ def _note(column: Column, far: Far, factor: float) -> str:
     if far.codes:
         values = " or ".join(shown(column, code) for code in far.codes)
         notes.append(
-            f"{about}{far.coded * factor:,.0f} rows have {values}, far from all other values, "
-            "which is taken for missing; empty these cells, or mend them if it is a mistake."
+            f"{about}{counted(far.coded * factor, 'row has', 'rows have')} {values}, far from "
+            "all other values, which is taken for missing; empty these cells, or mend them if it "
+            "is a mistake."
         )
     if far.cut:
         median = (far.low + far.high) / 2
         farthest = max(far.cut, key=lambda value: abs(value - median))
         ends = [far.low] * (min(far.cut) < far.low) + [far.high] * (max(far.cut) > far.high)
         notes.append(
-            f"{about}{len(far.cut) * factor:,.0f} rows have values far from all others, such as "
+            f"{about}{counted(len(far.cut) * factor, 'row has', 'rows have')} values far from all "
+            "others, such as "
             f"{shown(column, farthest)}, which are taken for "
             f"{' or '.join(shown(column, end) for end in ends)}, where the others end; mend these "
             "cells if they are mistakes, or empty them."

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bagwise.tabular.columns import Column, Kind, level_texts
+from bagwise.tabular.names import counted
 from bagwise.tabular.number_columns import SAMPLE, number_column, shown
 from bagwise.tabular.values import category_texts, cleaned, is_all, numbers_of
 from bagwise.tabular.written import (
@@ -114,7 +115,8 @@ class CategoryLearner:
             like = f" such as {written.style}" if written.style else ""
             unit = f" with {written.unit}" if written.unit else ""
             raise ValueError(
-                f"the column {self.name!r} holds numbers{like}{unit}, but in {n_bad} rows text "
+                f"the column {self.name!r} holds numbers{like}{unit}, but in "
+                f"{counted(n_bad, 'row', 'rows')} text "
                 f"({shown}). Mend or empty these cells, or leave the column out with --exclude "
                 f"{self.name}; if its values are categories, say --categorical {self.name}."
             )
@@ -214,7 +216,8 @@ class OrderedLearner:
             n = sum(self.rows[text] for text in unknown)
             listed = ", ".join(map(repr, unknown[:5]))
             raise ValueError(
-                f"the column {self.name!r} has {listed} in {n} rows; one of {' < '.join(levels)} "
+                f"the column {self.name!r} has {listed} in {counted(n, 'row', 'rows')}; one of "
+                f"{' < '.join(levels)} "
                 "is expected, or nothing. Add it to --ordered, or mend these cells."
             )
         if len(self.rows) == 1 and not missing:
