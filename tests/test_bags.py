@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bagwise import Bags
+from bagwise import Bags, bag_posterior
 
 
 @pytest.mark.parametrize("kind", [list, np.asarray, torch.tensor, np.float32, torch.FloatTensor])
@@ -205,3 +208,49 @@ def test_any_iterable_of_bags_is_joined() -> None:
     assert Bags.join(part for part in parts) == Bags.join(parts)
     with pytest.raises(ValueError, match="no bags to join"):
         Bags.join([])
+
+
+def test_expected_counts_know_the_known_labels() -> None:
+    bags = Bags.from_ranges([[0, 0]], [[4, 4]], [4]).with_labels([0, 0, 0, -1])
+    np.testing.assert_allclose(bags.expected_counts, [[3.5, 0.5]], atol=1e-8)
+    whole = Bags.from_ranges([[6, 0]], [[8, 10]], [10]).with_labels([0] * 5 + [-1] * 5)
+    np.testing.assert_allclose(whole.expected_counts, [[7, 3]], atol=1e-8)
+    np.testing.assert_allclose(whole.part(range(5, 10), [0.5, 0.5]).expected_counts, [[2, 3]])
+    np.testing.assert_allclose(whole.part(range(3, 8), [0.5, 0.5]).expected_counts, [[3.2, 1.8]])
+    for engine in ("multinomial", "transport"):
+        post = bag_posterior(torch.zeros(4, 2), bags, engine)
+        assert post.log_likelihood.isfinite().all()
+        assert (post.weights[3] > 0.2).all(), "both labels are possible"
+        torch.testing.assert_close(post.weights[:3], torch.tensor([[1.0, 0.0]]).expand(3, 2))
+
+
+@pytest.mark.parametrize(
+    "bags",
+    [
+        Bags([4, 1], [[1, 3], [1, 0]]),
+        Bags([4], [[1, 3]]).with_labels([0, -1, -1, -1]),
+        Bags.from_ranges([[6, 0]], [[8, 10]], [10]).with_labels([0] * 5 + [-1] * 5),
+    ],
+)
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda bags: pickle.loads(pickle.dumps(bags))]
+)
+def test_copies_are_equal_and_nobody_can_write_to_them(bags: Bags, copied: Any) -> None:
+    found = copied(bags)
+    assert found == bags
+    np.testing.assert_array_equal(found.expected_counts, bags.expected_counts)
+    assert found.label_tensor is None or torch.equal(found.label_tensor, bags.label_tensor)
+    for array in (found.sizes, found.least):
+        assert not array.flags.writeable, "kernels are compiled for arrays that are read alone"
+
+
+def test_counts_may_have_gaps_as_other_libraries_write_them() -> None:
+    expected = Bags([4], [[np.nan, 1, 2]])
+    assert Bags([4], [[None, 1, 2]]) == expected
+    assert Bags([4], np.ma.masked_array([[7, 1, 2]], mask=[[1, 0, 0]])) == expected
+    frame = pd.DataFrame(
+        {c: pd.array([n], dtype="Int64") for c, n in zip("abc", (pd.NA, 1, 2), strict=False)}
+    )
+    assert Bags(pd.Series([4], dtype="Int64"), frame) == expected
+    with pytest.raises(ValueError, match="counts holds object values; numbers are needed"):
+        Bags([4], np.array([["1", 3]], dtype=object))

@@ -12,18 +12,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import ttest_rel
 from typer.testing import CliRunner
 
 import bagwise.training.loop
 from bagwise.cli import app
 from bagwise.experiments.accuracy import collect, paper_best, paper_results, render
-from bagwise.experiments.datasets import load_dataset
+from bagwise.experiments.datasets import Dataset, load_dataset
 from bagwise.experiments.export import read_runs
 from bagwise.experiments.run import RESULT, RunResult, execute, protocol_data, read_result
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep import local_backend, run_sweep, take_over
 from bagwise.experiments.sweep_file import read_sweep
+from bagwise.methods import METHODS
 
 RUN = RunSettings("digits", "linear", "cc", 8, 1e-2, 2, 0)
 SWEEP = """
@@ -176,6 +178,16 @@ def test_the_example_sweep_is_the_papers_grid() -> None:
         (("lrs", "learning_rates"), "unknown setting learning_rates"),
         (('engine = "bethe"', "sede = 1"), r"\[\[override\]\] cannot set sede"),
         (("datasets", "datasets ="), r"sweep\.toml: "),
+        (("[pilot]\nepochs = 1", "[pilot]\nepochs = 7"), "stage of 7 epochs, and runs .* have 6"),
+        (('method = "cc"', 'method = "dllp"'), "sets 'engine', which is no option of dllp"),
+        (
+            ('engine = "bethe"', "method_options = {epsilonn = 1}"),
+            "sets 'epsilonn', which is no option of cc",
+        ),
+        (("epochs = 6", 'epochs = 6\nmethod.engine = ["exact"]'), "a setting of its own: engine ="),
+        (("epochs = 6", "epochs = 6\noptimizer_options = {beta = 1}"), "optimizer 'adam': .*beta"),
+        (("epochs = 6", 'epochs = 6\nschedule = "step"'), "schedule 'step': .*step_size"),
+        (("seeds = [0, 1]", "seeds = [-1]"), "seed is -1; a whole number from 0"),
     ],
 )
 def test_mistakes_in_a_sweep_file_are_named(
@@ -533,6 +545,95 @@ def test_runs_of_several_folders_are_shown_together(finished: Path, tmp_path: Pa
     code, output = command("table", finished / "runs", tmp_path / "nothing")
     assert code == 2
     assert f"no result below {tmp_path / 'nothing'}" in output
+
+
+@pytest.mark.parametrize("condition", ['bag_size = "16"', "bag_size = 17"])
+def test_an_override_for_no_run_is_noted(tmp_path: Path, condition: str) -> None:
+    path = write_sweep(tmp_path, SWEEP.replace("bag_size = 16", condition))
+    with pytest.warns(
+        UserWarning, match="method = 'cc', bag_size = .* is for no run of this sweep"
+    ):
+        read_sweep(path)
+
+
+def test_exported_runs_and_their_originals_are_the_same_runs(
+    finished: Path, tmp_path: Path
+) -> None:
+    command("export", finished / "runs", "--out", tmp_path)
+    assert command("table", finished / "runs", tmp_path) == command("table", finished / "runs")
+
+
+def test_a_table_says_how_epochs_were_chosen(finished: Path) -> None:
+    assert "are chosen by validation labels." in command("table", finished / "runs")[1]
+    _, output = command("table", finished / "runs", "--select", "bag_loss")
+    assert "are chosen by the likelihood of held-out bags, without labels." in output
+
+
+def test_longer_runs_of_fewer_seeds_are_noted() -> None:
+    results = fake("cc", 16, [90.0, 91.0, 92.0])
+    stray = fake("cc", 16, [20.0])[0]
+    longer = replace(stray.settings, epochs=stray.settings.epochs + 1)
+    (block,) = collect([*results, replace(stray, settings=longer)])
+    (note,) = block.notes()
+    assert "CC, K = 16: 3 seeds of" in note
+    assert "are left out, as one has" in note
+    (block,) = collect(results)
+    assert block.notes() == []
+
+
+def test_equal_means_are_all_the_best_and_engines_are_named() -> None:
+    results = [*fake("cc", 16, [90.0], engine="multinomial"), *fake("dllp", 16, [90.0])]
+    (block,) = collect(results)
+    text = render(block, "text")
+    assert "*90.0 m" in text
+    assert text.count("*90.0") == 2
+
+
+def test_names_of_users_are_escaped_in_latex(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(METHODS["dllp"], "title", "50% & #1_x")
+    (block,) = collect(fake("dllp", 16, [90.0]))
+    assert r"50\% \& \#1\_x & $\mathbf{90.0}$" in render(block, "latex")
+
+
+def test_a_data_set_has_a_label_for_each_input() -> None:
+    images, labels = torch.zeros(5, 1, 8, 8), torch.zeros(5, dtype=torch.long)
+    with pytest.raises(ValueError, match="training split of mine has 5 inputs and 3 labels"):
+        Dataset("mine", images, labels[:3], images, labels)
+    with pytest.raises(ValueError, match="test split of mine has 0 inputs and 0 labels"):
+        Dataset("mine", images, labels, images[:0], labels[:0])
+    with pytest.raises(ValueError, match=r"test inputs of mine are torch.float64"):
+        Dataset("mine", images, labels, images.double(), labels)
+    with pytest.raises(ValueError, match=r"shape \(1, 8, 8\), test inputs \(8, 8\)"):
+        Dataset("mine", images, labels, images[:, 0], labels)
+
+
+def test_a_method_of_whole_bags_says_how_large_a_batch_must_be(tmp_path: Path) -> None:
+    digits = ("train", "--dataset", "digits", "--model", "linear", "--bag-size", 64, "--epochs", 1)
+    pvc = (*digits, "--method", "pvc", "--out", tmp_path / "pvc")
+    code, output = command(*pvc, "--batch-instances", 32)
+    assert code == 2
+    assert "needs whole bags; set batch_instances, now 32, to 64" in " ".join(output.split())
+    assert command(*pvc, "--batch-instances", 64)[0] == 0
+
+
+def test_mixbag_mixes_bags_that_fill_a_batch(tmp_path: Path) -> None:
+    losses = []
+    for method in ("mixbag", "dllp"):
+        run = replace(RUN, method=method, bag_size=140, epochs=1, engine="-")
+        losses.append(execute(run, tmp_path / method).history[0]["train_loss"])
+    assert losses[0] != pytest.approx(losses[1], rel=0.1), "a mixture is a second loss"
+
+
+def test_train_takes_options_of_optimizer_and_schedule(tmp_path: Path) -> None:
+    digits = ("train", "--dataset", "digits", "--model", "linear", "--bag-size", 8, "--epochs", 1)
+    more = ("--schedule", "step", "--schedule-set", "step_size=1", "--clip", 1)
+    betas = ("--optimizer-set", "betas=[0.8, 0.9]", "--weight-decay", 0)
+    assert command(*digits, *more, *betas, "--out", tmp_path / "run")[0] == 0
+    settings = json.loads((tmp_path / "run" / "result.json").read_text())["settings"]
+    assert settings["optimizer_options"] == [["betas", [0.8, 0.9]]]
+    code, output = command(*digits, "--optimizer-set", "betas", "--out", tmp_path / "other")
+    assert code == 2
+    assert "--optimizer-set is 'betas'; NAME=VALUE is expected" in output
 
 
 RESULTS = Path(__file__).parent.parent / "results"

@@ -11,7 +11,17 @@ import pytest
 import torch
 from torch import nn
 
-from bagwise import Bags, cc_loss, dllp_loss, llpfc_loss, ot_loss, pll_loss, rc_loss, view_loss
+from bagwise import (
+    Bags,
+    cc_loss,
+    dllp_loss,
+    llpfc_loss,
+    ot_loss,
+    pll_loss,
+    pvc_loss,
+    rc_loss,
+    view_loss,
+)
 from bagwise.losses import weighted_cross_entropy
 from oracles import enumerate_bag, multinomial_bag, random_bags
 
@@ -336,3 +346,75 @@ def test_a_second_view_says_which_shapes_differ() -> None:
 def test_transitions_must_match_instances_or_groups() -> None:
     with pytest.raises(ValueError, match="2 transition matrices for 4 instances"):
         llpfc_loss(torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64), torch.ones(2, 2, 2) / 2)
+
+
+def poisson_binomial(log_p: list[float], log_not: list[float], n: int) -> float:
+    """log P(N = n) by adding instance after instance, in logarithms."""
+    log_counts = [0.0] + [-math.inf] * n
+    for yes, no in zip(log_p, log_not, strict=True):
+        before = [-math.inf, *log_counts[:-1]]
+        log_counts = [
+            float(np.logaddexp(stays + no, came + yes))
+            for stays, came in zip(log_counts, before, strict=True)
+        ]
+    return log_counts[n]
+
+
+@pytest.mark.parametrize("gap", [0.0, 5.0, 20.0, 60.0])
+def test_pvc_is_right_where_the_model_is_confidently_wrong(gap: float) -> None:
+    counts = [0, 1, 1]
+    logits = torch.tensor([[gap, 0.0, -gap], [gap, 0.0, 0.5]], dtype=torch.float64)
+    log_p = logits.log_softmax(-1).tolist()
+    expected = 0.0
+    for c in range(3):
+        others = [[row[j] for j in range(3) if j != c] for row in log_p]
+        log_not = [float(np.logaddexp(*pair)) for pair in others]
+        expected -= poisson_binomial([row[c] for row in log_p], log_not, counts[c]) / 2
+    for kind, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-5)):
+        value = pvc_loss(logits.to(kind), Bags([2], [counts]))
+        assert value.item() == pytest.approx(expected, rel=tolerance)
+    assert torch.autograd.gradcheck(
+        lambda given: pvc_loss(given, Bags([2], [counts])), logits.requires_grad_()
+    )
+
+
+def test_pvc_has_gradients_where_a_class_is_certain() -> None:
+    logits = torch.tensor([[3.0, -math.inf], [0.0, 1.0]], requires_grad=True)
+    pvc_loss(logits, Bags([2], [[1, 1]])).backward()
+    assert logits.grad is not None
+    assert logits.grad.isfinite().all()
+    single = torch.tensor([[3.0]], requires_grad=True)
+    assert pvc_loss(single, Bags([1], [[1]])).item() == 0
+
+
+TRANSITIONS = torch.tensor([[[0.9, 0.2], [0.1, 0.8]], [[0.6, 0.3], [0.4, 0.7]]])
+
+
+@pytest.mark.parametrize(
+    ("labels", "transitions", "groups", "message"),
+    [
+        ([[0], [1]], TRANSITIONS, None, r"noisy_labels .* shape \(2, 1\); \(2,\) integers"),
+        ([False, True], TRANSITIONS, None, "noisy_labels is torch.bool"),
+        ([0, -1], TRANSITIONS, None, r"noisy_labels\[1\] is -1; integers from 0 to 1"),
+        ([1], TRANSITIONS, None, r"shape \(1,\)"),
+        ([0, 1], TRANSITIONS, [[0], [1]], r"groups .* shape \(2, 1\)"),
+        ([0, 1], TRANSITIONS, [0, 2], r"groups\[1\] is 2; integers from 0 to 1"),
+        ([0, 1], TRANSITIONS[:, :, :1], None, "matrices of 2 x 2"),
+    ],
+)
+def test_llpfc_refuses_what_it_would_broadcast(
+    labels: list[int], transitions: torch.Tensor, groups: list[int] | None, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        llpfc_loss(
+            torch.tensor([[2.0, 0.0], [0.0, 1.0]]),
+            torch.tensor(labels),
+            transitions,
+            None if groups is None else torch.tensor(groups),
+        )
+
+
+@pytest.mark.parametrize("wrong", [-1.0, math.nan])
+def test_view_loss_refuses_what_is_no_probability(wrong: float) -> None:
+    with pytest.raises(ValueError, match=r"weights\[0, 1\] is .*; probabilities of 0 or more"):
+        view_loss(torch.zeros(2, 2), torch.tensor([[1.0, wrong], [0.5, 0.5]]))

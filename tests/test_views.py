@@ -182,7 +182,7 @@ def test_views_of_tables_are_refused_before_training() -> None:
     [
         ({"target": "best"}, "target is 'best'; one of posterior, argmax, labeling, prediction"),
         ({"bag_loss": "rc"}, "bag_loss is 'rc'; one of cc, dllp is expected"),
-        ({"strong": "string"}, "augment is 'string'; choose one of weak"),
+        ({"strong": "string"}, "strong is 'string'; one of weak"),
         ({"weight": -1}, "weight is -1; a number of 0 or more"),
         ({"threshold": 1.5}, "threshold is 1.5; a number of 0 or more and less than 1"),
         ({"start": 1.5}, "start is 1.5; a whole number"),

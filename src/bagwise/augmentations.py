@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn.functional import affine_grid, grid_sample
 
+from bagwise.checks import TRUE_OR_FALSE, Rule, check_all, real_number
 from bagwise.registry import Registry
 
 __all__ = ["AUGMENTATIONS", "Augment", "ImageViews", "find_augmentation"]
@@ -20,6 +21,14 @@ __all__ = ["AUGMENTATIONS", "Augment", "ImageViews", "find_augmentation"]
 Augment = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 """augment(inputs (n, ...), generator) returns changed inputs; randomness comes from the generator
 alone, which is on the CPU and part of every checkpoint."""
+
+
+_SIZE, _SHARE = real_number(0, with_low=True), Rule("a number from 0 to 1", lambda x: 0 <= x <= 1)
+_VIEWS = {
+    **dict.fromkeys(("rotation", "shift", "scale", "shear", "brightness"), _SIZE),
+    **dict.fromkeys(("contrast", "cutout"), _SHARE),
+    "flip": TRUE_OR_FALSE,
+}
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class ImageViews:
         rotation: in degrees, to either side.
         shift: as a share of the height and the width, in each direction.
         scale: .1 makes an image up to 1.1 times as large or as small.
-        shear: as a share of the width by which the top moves against the middle.
+        shear: as a share of the width by which the top moves against the bottom.
         flip: whether half of the images are mirrored, left to right.
         contrast: .5 makes the distances from the image's mean .5 to 1.5 times as large.
         brightness: is added to all pixels, or taken away.
@@ -57,6 +66,9 @@ class ImageViews:
     brightness: float = 0.0
     cutout: float = 0.0
 
+    def __post_init__(self) -> None:
+        check_all(_VIEWS, self)
+
     def __call__(self, images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """One view of each image, as floats."""
         if images.dim() != 4:
@@ -66,6 +78,8 @@ class ImageViews:
             )
         if not images.is_floating_point():
             images = images.float()
+        if len(images) == 0:
+            return images
         # As many numbers of every image, whatever is asked for: views differ in that alone.
         draws = torch.rand(10, len(images), generator=generator).to(images) * 2 - 1
         grid = affine_grid(self._affine(draws, images), list(images.shape), align_corners=False)

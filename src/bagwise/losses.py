@@ -24,10 +24,16 @@ import numpy as np
 import torch
 
 from bagwise.bags import Bags
-from bagwise.bags.arrays import shown_row
 from bagwise.posterior import bag_posterior
 from bagwise.posterior._autograd import is_traced
-from bagwise.posterior._logits import check_logits, log_probs
+from bagwise.posterior._logits import (
+    check_index,
+    check_logits,
+    check_same_shape,
+    log_probs,
+    refuse,
+    refuse_nan_rows,
+)
 from bagwise.posterior._result import check_shapes
 from bagwise.posterior.exact import MAX_STATES, exact_posterior
 
@@ -173,8 +179,9 @@ def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean")
             "PVC learns from exact counts alone, and here some are not exact or some labels are "
             "known; use cc or rc."
         )
-    of_class = log_probs(logits).T.reshape(-1)  # all instances for class 0, then class 1, ...
-    log_p = torch.stack([of_class, _log_complement(of_class)], -1)
+    log_p = log_probs(logits)
+    # All instances for class 0, then class 1, ...: whether they are of it or not.
+    log_p = torch.stack([log_p.T.reshape(-1), _log_complement(log_p).T.reshape(-1)], -1)
     if is_traced(log_p):  # a compiled step cannot make bags
         sizes, counts = bags.tensors[0].repeat(bags.n_classes), bags.tensors[1].T.reshape(-1)
         pairs = torch.stack([counts, sizes - counts], -1)
@@ -190,14 +197,15 @@ def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean")
 
 
 def _log_complement(log_p: torch.Tensor) -> torch.Tensor:
-    """log(1 - p) from log p, of p up to 1 - 1e-7: beyond, single precision knows no other p than 1.
-
-    Either way to write it is accurate on its own side of p = 1/2.
+    """(N, C) log(1 - p) from log p: of the likeliest class the sum of the others' p, as its own may
+    be too close to 1 for any precision; the others have p up to 1/2.
     """
-    half = -math.log(2)
-    small = torch.log1p(-log_p.clamp(max=half).exp())
-    large = torch.log(-torch.expm1(log_p.clamp(min=half, max=-1e-7)))
-    return torch.where(log_p < half, small, large)
+    likeliest = log_p.argmax(-1, keepdim=True)
+    is_likeliest = torch.zeros_like(log_p, dtype=torch.bool).scatter(-1, likeliest, True)
+    others = log_p.masked_fill(is_likeliest, -math.inf)
+    alone = others.amax(-1, keepdim=True) == -math.inf  # their sum would have no derivative
+    rest = others.masked_fill(alone, 0).logsumexp(-1, keepdim=True).masked_fill(alone, -math.inf)
+    return torch.where(is_likeliest, rest, torch.log1p(-others.exp()))
 
 
 def view_loss(
@@ -226,7 +234,8 @@ def view_loss(
     """
     for name, given in (("weights", weights), ("sureness", sureness)):
         if given is not None:
-            _check_same_shape(logits, given, name)
+            check_same_shape(logits, given, name)
+            refuse(given, (given < 0) | given.isnan(), name, "probabilities of 0 or more")
     known = (weights if sureness is None else sureness).detach()
     entropy = -torch.xlogy(known, known).sum(-1)
     sure = (1 - entropy / math.log(max(known.shape[-1], 2))).clamp(0, 1)  # one class is sure
@@ -298,7 +307,7 @@ def pll_loss(
     absent = (bags.most_tensor == 0).to(logits.device)[_bag_of_row(bags, logits.device)]
     possible = bags.others_impossible(stored_log_probs.detach())
     weights = possible.masked_fill(absent, -math.inf).softmax(-1)
-    _refuse_nan_rows(weights, stored_log_probs)
+    refuse_nan_rows(weights, stored_log_probs)
     return _against(weights, logits, bags, reduction)
 
 
@@ -325,14 +334,29 @@ def llpfc_loss(
     >>> llpfc_loss(torch.zeros(1, 2), torch.tensor([0]), transition)      # -log(.55)
     tensor(0.5978)
     """
-    if groups is None and len(transitions) != len(logits):
+    if not logits.is_floating_point() or logits.dim() != 2:
+        raise TypeError(
+            f"logits is {logits.dtype} of shape {tuple(logits.shape)}; (N, C) of a floating type "
+            "is expected."
+        )
+    N, C = logits.shape
+    if transitions.shape[1:] != (C, C):
         raise ValueError(
-            f"there are {len(transitions)} transition matrices for {len(logits)} instances; give "
+            f"transitions has shape {tuple(transitions.shape)}; matrices of {C} x {C}, as there "
+            f"are {C} classes, are expected."
+        )
+    if groups is None and len(transitions) != N:
+        raise ValueError(
+            f"there are {len(transitions)} transition matrices for {N} instances; give "
             "one for each instance, or one for each group together with groups."
         )
-    index = torch.arange(len(logits), device=logits.device) if groups is None else groups
+    check_index(noisy_labels, N, C, "noisy_labels")
+    index = torch.arange(N, device=logits.device)
+    if groups is not None:
+        check_index(groups, N, len(transitions), "groups")
+        index = groups.long()
     log_p = log_probs(logits)
-    rows = transitions[index, noisy_labels].to(log_p)
+    rows = transitions[index, noisy_labels.long()].to(log_p)
     values = -torch.logsumexp(rows.log() + log_p, -1)
     return values.mean() if reduction == "mean" else _reduced(values, reduction, len(logits))
 
@@ -347,7 +371,7 @@ def weighted_cross_entropy(
     >>> weighted_cross_entropy(torch.zeros(1, 2), torch.tensor([[0.3, 0.7]]))
     tensor(0.6931)
     """
-    _check_same_shape(logits, weights, "weights")
+    check_same_shape(logits, weights, "weights")
     log_p = log_probs(logits).masked_fill(weights == 0, 0)
     return _reduced(-weights.to(log_p.dtype) * log_p, reduction, len(logits))
 
@@ -376,26 +400,3 @@ def _reduced(terms: torch.Tensor, reduction: Reduction, n_instances: int) -> tor
 def _bag_of_row(bags: Bags, device: torch.device) -> torch.Tensor:
     """(N,) the bag each instance lies in; unlike `bags.bag_of_row` known to compilers."""
     return torch.repeat_interleave(bags.tensors[0].to(device), output_size=bags.n_instances)
-
-
-def _check_same_shape(logits: torch.Tensor, given: torch.Tensor, name: str) -> None:
-    if given.shape != logits.shape:
-        raise ValueError(
-            f"logits has shape {tuple(logits.shape)} and {name} {tuple(given.shape)}; "
-            "they must be the same."
-        )
-
-
-def _refuse_nan_rows(weights: torch.Tensor, stored: torch.Tensor) -> None:
-    """Refuse stored log-probabilities that give no weights; compilers cannot look at numbers."""
-    if is_traced(weights) or torch._C._functorch.is_batchedtensor(weights):
-        return
-    bad = weights.isnan().any(-1)
-    if bad.any():
-        row = int(bad.int().argmax())
-        given = shown_row(stored[row].detach().cpu().double().numpy())
-        raise ValueError(
-            f"stored_log_probs[{row}] is {given}; numbers or -inf are expected, and "
-            "not -inf for all classes that its bag has. A model that diverged gives NaN: lower the "
-            "learning rate or standardise its inputs."
-        )

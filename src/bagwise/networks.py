@@ -71,8 +71,10 @@ class Standardize(nn.Module):
         axes = [0, *range(2, inputs.dim())]
         values = inputs.double()
         std, mean = torch.std_mean(values, dim=axes, keepdim=True, correction=0)
-        # A column of equal values has a spread of rounding errors, not of exactly nothing.
-        varies = std > 1e-6 * mean.abs() + 1e-12
+        # Equal values have a spread of rounding errors, those of the precision they came in.
+        single = inputs.is_floating_point() and inputs.dtype != torch.float64
+        rounding = (1e-6 if single else 1e-13) * mean.abs()
+        varies = std > rounding.clamp(min=torch.finfo(torch.float32).tiny)
         if not plain:
             deviation = (values - mean).abs().mean(dim=axes, keepdim=True).clamp(min=1e-300)
             std = torch.maximum(std, math.sqrt(2 / math.pi) * std.square() / deviation)
@@ -282,7 +284,12 @@ def make_model(model: str | Factory, shape: tuple[int, ...], n_classes: int) -> 
     torch.Size([1, 3])
     """
     factory = model if callable(model) else MODELS[model]
-    return factory(shape, n_classes)
+    made = factory(shape, n_classes)
+    if not isinstance(made, nn.Module):
+        raise TypeError(
+            f"the model {model!r} makes a {type(made).__name__}; a torch.nn.Module is expected."
+        )
+    return made
 
 
 def _channels(shape: tuple[int, ...]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -54,6 +56,10 @@ def plain_array(values: ArrayLike, name: str, ndim: int) -> npt.NDArray[Any]:
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
         values = (values.double() if values.is_floating_point() else values).numpy()
+    if isinstance(values, np.ma.MaskedArray):  # what is masked is not known
+        values = (
+            np.ma.filled(values.astype(np.float64), np.nan) if values.mask.any() else values.data
+        )
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -63,9 +69,24 @@ def plain_array(values: ArrayLike, name: str, ndim: int) -> npt.NDArray[Any]:
         raise ValueError(f"{name} has shape {array.shape}; {expected} expected.")
     if array.size == 0:
         return array.astype(np.int64)
+    if array.dtype == object:
+        array = _of_objects(array)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} holds {array.dtype} values; numbers are needed.")
     return array
+
+
+def _of_objects(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Numbers that are objects, as pandas has them beside NA: NaN for what is not there."""
+    missing = np.array([value is None or _is_na(value) for value in array.flat])
+    filled = np.where(missing.reshape(array.shape), math.nan, array)
+    if all(isinstance(value, Number) for value in filled.flat):
+        return filled.astype(np.float64)
+    return array
+
+
+def _is_na(value: object) -> bool:
+    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def first(bad: npt.NDArray[np.bool_] | np.bool_) -> int | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from copy import copy
 from functools import cached_property
 from typing import Any, Self
 
@@ -179,8 +178,10 @@ class Bags(Constructors):
                 [0.5000, 0.5000]])
         """
         found = whole_numbers(labels, "labels", ndim=1)
-        refuse_wrong_labels(found, self.offsets, self.least, self.most)
-        return self._labelled(found)
+        of_labels = refuse_wrong_labels(found, self.offsets, self.least, self.most)
+        if self.potentials is None:
+            return self._labelled(found)
+        return Bags.of_potentials(self.potentials.given_labels(of_labels))._labelled(found)
 
     def others_impossible(self, log_probs: torch.Tensor) -> torch.Tensor:
         """log_probs (N, C) with -inf for what known labels rule out."""
@@ -188,6 +189,11 @@ class Bags(Constructors):
 
     def __len__(self) -> int:
         return len(self.tensors[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies have arrays like these, read-only: for others, kernels are compiled anew."""
+        packed = None if self.potentials is None else self.potentials.packed()
+        return _copied, (self.sizes, self.least, packed, self.row_labels)
 
     def __repr__(self) -> str:
         low, high = self.sizes.min(), self.sizes.max()
@@ -333,7 +339,8 @@ class Bags(Constructors):
         """The same bags with labels that are known to fit."""
         if (labels < 0).all():
             return self
-        found = copy(self)
+        found = Bags.__new__(Bags)
+        found.__dict__.update(self.__dict__)
         found.row_labels, found.label_tensor = labels, torch.from_numpy(labels)
         labels.setflags(write=False)
         return found
@@ -360,18 +367,22 @@ class Bags(Constructors):
         rows_, shares_ = whole_numbers(rows, "rows", ndim=1), numbers(shares, "shares", ndim=1)
         check_part(rows_, self.n_instances, shares_, self.n_classes)
         K, rest, C = len(rows_), self.n_instances - len(rows_), self.n_classes
-        low, expected = self.least[0], self.expected_counts[0] * (K / self.n_instances)
+        low, expected = self.least[0], self.expected_counts[0]
         windows = [np.zeros(1)] * C
         if self.potentials is not None:
             windows = np.split(self.potentials.log_f, self.potentials.begins[1:-1])
-        labels = None
+        labels, inside = None, np.zeros(C, dtype=np.int64)
         if self.row_labels is not None:
             labels = self.row_labels[rows_]
+            inside = np.bincount(labels + 1, minlength=C + 1)[1:]
             others = np.bincount(np.delete(self.row_labels, rows_) + 1, minlength=C + 1)[1:]
             rest -= others.sum()
+            expected = expected - inside - others
             beyond = np.maximum(others - low, 0)  # counts that the others have already
             windows = [w[b:] for w, b in zip(windows, beyond, strict=True)]
             low = np.maximum(low - others, 0)
+        unknown = K - inside.sum()  # has its share of what is expected of all without a label
+        expected = inside + expected * (unknown / max(unknown + rest, 1))
         bags = Bags.of_potentials(potentials_of_part(low, windows, K, rest, shares_, expected))
         return bags if labels is None else bags._labelled(labels)
 
@@ -420,3 +431,13 @@ class Bags(Constructors):
         if (bad := first((index_ < 0) | (index_ >= len(self)))) is not None:
             raise IndexError(f"there is no bag {index_[bad]}; there are {len(self)} bags.")
         return index_
+
+
+def _copied(
+    sizes: IntArray, low: IntArray, packed: FloatArray | None, labels: IntArray | None
+) -> Bags:
+    """Bags from what a copy or a pickled file of them holds."""
+    known = None if packed is None else unpacked(sizes, low, packed)
+    bags = Bags.__new__(Bags)
+    bags._set(sizes.copy(), low.copy(), known)
+    return bags if labels is None else bags._labelled(labels.copy())

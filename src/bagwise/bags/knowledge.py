@@ -29,6 +29,12 @@ def of_ranges(low: FloatArray, high: FloatArray, sizes: IntArray) -> Potentials:
             f"bag {bad} has at least {low[bad, c]:g} and at most {high[bad, c]:g} instances of "
             f"class {c}; the lower bound must not be above the upper one."
         )
+    if (bad := first((low > sizes[:, None]).any(axis=1))) is not None:
+        c = int(np.argmax(low[bad] > sizes[bad]))
+        raise ValueError(
+            f"bag {bad} has at least {low[bad, c]:g} instances of class {c}, but only {sizes[bad]} "
+            "instances in all; correct the range or the rows."
+        )
     return _over_windows(low, high, sizes, lambda cell, m: np.zeros(len(m)))
 
 

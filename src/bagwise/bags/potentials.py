@@ -10,7 +10,7 @@ known, and what every engine computes, is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -98,6 +98,18 @@ class Potentials:
         room = np.where(lacking > 0, self.high - mean, mean - self.low)
         mean += lacking * (room / np.maximum(room.sum(axis=1, keepdims=True), 1e-300))
         return mean
+
+    def given_labels(self, known: IntArray) -> Potentials:
+        """The same with the counts to be expected where (B, C) instances have a known label."""
+        K = self.sizes[:, None]
+        low = np.maximum(self.low, known)
+        high = np.minimum(self.high, known + K - known.sum(axis=1, keepdims=True))
+        widths = (high - low + 1).ravel()
+        begins = begins_of(widths)
+        place = np.repeat(self.begins[:-1] + (low - self.low).ravel() - begins[:-1], widths)
+        within = Potentials(self.sizes, low, begins, self.log_f[place + np.arange(begins[-1])])
+        labelled = known.any(axis=1, keepdims=True)
+        return replace(self, given=np.where(labelled, within.expected, self.expected))
 
     def counts_of_windows(self) -> FloatArray:
         """The counts m that the entries of `log_f` are about."""

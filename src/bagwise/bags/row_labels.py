@@ -12,8 +12,11 @@ from bagwise.bags.arrays import IntArray, first, shown_row
 
 def refuse_wrong_labels(
     labels: IntArray, offsets: IntArray, least: IntArray, most: IntArray
-) -> None:
-    """Refuse labels (N,) that there are not, or that the counts of a bag rule out."""
+) -> IntArray:
+    """Refuse labels (N,) that there are not, or that the counts of a bag rule out.
+
+    Returns (B, C), how many instances of each bag are labelled so.
+    """
     n_classes = least.shape[1]
     if len(labels) != offsets[-1]:
         raise ValueError(
@@ -48,6 +51,7 @@ def refuse_wrong_labels(
             f"without one, but its counts of at least {shown_row(least[bad])} need "
             f"{missing[bad]} more; correct the labels or the counts."
         )
+    return known
 
 
 def counts_of_labels(labels: IntArray, sizes: IntArray, n_classes: int | None) -> IntArray:

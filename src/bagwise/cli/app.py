@@ -104,8 +104,8 @@ def user_errors(stopped: str | Callable[[], str] = "Stopped.") -> Iterator[None]
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
             yield
-        for warning in noted:
-            typer.echo(f"Note: {harmless(str(warning.message))}", err=True)
+        for text in dict.fromkeys(harmless(str(warning.message)) for warning in noted):
+            typer.echo(f"Note: {text}", err=True)
     except Exception as error:
         if _debug or not isinstance(error, _mistakes()):
             raise
@@ -130,18 +130,28 @@ Ray = Annotated[bool, typer.Option("--ray", help="Use Ray on this machine.")]
 RayAddress = Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster to use.")]
 
 
-def options_of(settings: list[str] | None) -> dict[str, Any]:
+def pairs_of(settings: list[str] | None, option: str = "--set") -> tuple[tuple[str, Any], ...]:
+    """`options_of`, as pairs; a value may also be a list of numbers."""
+    return tuple(options_of(settings, option, lists=True).items())
+
+
+def options_of(
+    settings: list[str] | None, option: str = "--set", lists: bool = False
+) -> dict[str, Any]:
     """Options from NAME=VALUE; a value is a number, true, false or null, and text otherwise."""
     found: dict[str, Any] = {}
     for setting in settings or []:
         name, equals, text = setting.partition("=")
         if not equals or not name.strip():
-            raise ValueError(f"--set is {setting!r}; NAME=VALUE is expected, epsilon=0.5 for one.")
+            raise ValueError(
+                f"{option} is {setting!r}; NAME=VALUE is expected, epsilon=0.5 for one."
+            )
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
             value = text
-        found[name.strip()] = text if isinstance(value, dict | list) else value
+        is_text = isinstance(value, dict) or (isinstance(value, list) and not lists)
+        found[name.strip()] = text if is_text else value
     return found
 
 
@@ -180,7 +190,8 @@ def main(
         list[str] | None,
         typer.Option(
             metavar="MODULE",
-            help="A module with methods, networks, data sets or engines; may be repeated.",
+            help="A module with methods, networks, data sets, engines or augmentations; may be "
+            "repeated.",
         ),
     ] = None,
 ) -> None:

@@ -19,7 +19,7 @@ from bagwise.cli.app import (
     app,
     console,
     on_ray,
-    options_of,
+    pairs_of,
     user_errors,
 )
 
@@ -109,6 +109,19 @@ def train(
     augment: Annotated[
         str | None, typer.Option(help="Random views of images: weak, weak_flip, strong, ...")
     ] = None,
+    batch_instances: Annotated[
+        int, typer.Option(help="Instances in a batch; a larger bag comes in parts.")
+    ] = 256,
+    weight_decay: Annotated[float, typer.Option(help="Of the optimizer.")] = 1e-5,
+    clip: Annotated[float | None, typer.Option(help="Largest norm of a step's gradient.")] = None,
+    optimizer_set: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the optimizer; may be repeated."),
+    ] = None,
+    schedule_set: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the schedule; may be repeated."),
+    ] = None,
     ray: Ray = False,
     ray_address: RayAddress = None,
     workers: Annotated[
@@ -147,9 +160,14 @@ def train(
             engine,
             schedule,
             average,
+            batch_instances,
+            weight_decay,
             optimizer=optimizer,
+            clip=clip,
             augment=augment,
-            method_options=options_of(set_),  # type: ignore[arg-type]  # pairs are made of it
+            method_options=pairs_of(set_),
+            optimizer_options=pairs_of(optimizer_set, "--optimizer-set"),
+            schedule_options=pairs_of(schedule_set, "--schedule-set"),
         )
         if engine not in ("auto", settings.engine):
             raise ValueError(f"engine is {engine!r}, but the method {method!r} takes none.")
@@ -236,11 +254,14 @@ def table(
     from bagwise.experiments.accuracy import key, render
 
     with user_errors():
-        shown = [render(block, format.value, paper) for block in _blocks(runs, select)]
+        blocks = _blocks(runs, select)
+        shown = [render(block, format.value, paper) for block in blocks]
     for text in shown:
         typer.echo(text)
     if format in (TableFormat.text, TableFormat.markdown):
-        typer.echo(key(format.value, paper))
+        typer.echo(key(format.value, paper, select.value))
+    for note in (note for block in blocks for note in block.notes()):
+        typer.echo(f"Note: {note}", err=True)
 
 
 @app.command(rich_help_panel=EXPERIMENTS)

@@ -195,7 +195,8 @@ def estimate(
     model can be right outside them. A bootstrap that was stopped goes on when the command is given
     again.
     """
-    from bagwise.cli.showing import show_doubts
+    from bagwise.cli.showing import show_doubts, show_surprises
+    from bagwise.tabular.columns import Surprises
     from bagwise.tabular.explaining import too_few_bags
     from bagwise.tabular.knowledge import numbers_are_of
     from bagwise.tabular.model import TableModel
@@ -208,7 +209,7 @@ def estimate(
             refuse_picture(figure, force)
         names = columns_of(by)
         fitted = TableModel.load(model)
-        counts = None
+        counts, surprises = None, Surprises()
         if labels is not None or fitted.known_bags is None:
             known = numbers_are_of(labels_are, noise, clipped)
             counts = counts_of(bag, labels, known, skip_unmatched)
@@ -222,6 +223,7 @@ def estimate(
             processes=processes or os.cpu_count() or 1,
             keep=model,
             progress=True,
+            surprises=surprises,
         )
         if out is not None:
             _write(out, *_shares_file(names, found), force)
@@ -231,7 +233,8 @@ def estimate(
             from bagwise.storage.files import write_atomically
 
             write_atomically(figure, png(shares_chart(found, names)))
-    _show_shares(names, found)
+    show_surprises(surprises)
+    _show_shares(names, found, labels_are)
     if few := too_few_bags(fitted):
         console.print(f"{few} So do the shares, which come of the same fit.")
     show_doubts(fitted)
@@ -246,7 +249,7 @@ def refuse_picture(path: Path, force: bool) -> None:
     refuse_foreign(path, lambda there: b"Software\0Bagwise" in begins(there), force)
 
 
-def _show_shares(names: list[str], found: list[GroupShare]) -> None:
+def _show_shares(names: list[str], found: list[GroupShare], labels_are: LabelsAre) -> None:
     from bagwise.cli.showing import show_known_bags
     from bagwise.tabular.names import one_line
 
@@ -278,7 +281,7 @@ def _show_shares(names: list[str], found: list[GroupShare]) -> None:
     console.print(table)
     _say_fewer(len(shown), len(found))
     if "bounds" in ranges.values():
-        console.print("By the counts of the bags alone, a share cannot lie outside its bounds.")
+        _say_bounds(found, labels_are)
     if first.of_known_bags is not None:
         known = sum(group.of_known_bags or 0 for group in groups)
         show_known_bags(known, sum(group.rows for group in groups))
@@ -286,7 +289,27 @@ def _show_shares(names: list[str], found: list[GroupShare]) -> None:
         console.print(
             "There are no intervals: how sure a model is of its shares is known only of linear "
             "models that bagwise fit has fitted by maximum likelihood (--model linear), of up to "
-            "2,000 coefficients."
+            "2,000 coefficients, and whose folder has intervals.safetensors."
+        )
+
+
+def _say_bounds(found: list[GroupShare], labels_are: LabelsAre) -> None:
+    """What the bounds mean, and whether shares lie outside."""
+    if labels_are is LabelsAre.relative:
+        console.print(
+            "The bounds are those of counts with the shares of the label file, whose totals are "
+            "others: they bound these rows only as far as the shares are theirs."
+        )
+    else:
+        console.print("By the counts of the bags alone, a share cannot lie outside its bounds.")
+    pairs = [(s.share, s.bounds) for s in found if s.bounds is not None]
+    outside = sum(not low - 5e-4 <= share <= high + 5e-4 for share, (low, high) in pairs)
+    if outside:
+        console.print(
+            f"{outside:,} of {len(pairs):,} shares do: they are the model's, which does not look "
+            "at the counts here. Where groups are bags or nearly so, add up the p_ columns of "
+            "`bagwise label`, which does.",
+            highlight=False,
         )
 
 

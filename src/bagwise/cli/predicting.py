@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bagwise.cli.app import TABLES, Force, Ray, RayAddress, app, on_ray, user_errors
+from bagwise.cli.app import TABLES, Force, Ray, RayAddress, app, console, on_ray, user_errors
 from bagwise.cli.tables import (
     Bag,
     Clipped,
@@ -135,6 +135,12 @@ def label(
     labels_are: Numbers = LabelsAre.auto,
     noise: NoiseOf = None,
     clipped: Clipped = False,
+    row_labels: Annotated[
+        str | None,
+        typer.Option(
+            help="Column with labels of some rows, empty where they are not known: they are kept."
+        ),
+    ] = None,
     skip_unmatched: Skip = False,
     force: Force = False,
 ) -> None:
@@ -163,12 +169,18 @@ def label(
             out,
             keep=_names(keep),
             labels_are=numbers_are_of(labels_are, noise, clipped),
+            row_labels=row_labels,
             skip_unmatched=skip_unmatched,
             progress=True,
             force=force,
         )
     show_written(written, out)
-    show_label_columns(written)
+    show_label_columns(written, labels_are is LabelsAre.relative)
+    if row_labels is None and fitted.facts.data.labelled_rows:
+        console.print(
+            "Note: the model was fitted with labels of rows. --row-labels COLUMN keeps them.",
+            highlight=False,
+        )
 
 
 @app.command(rich_help_panel=TABLES)

@@ -105,19 +105,24 @@ def show_known_bags(known: int, rows: int) -> None:
     ours = counted(known, "row is of a bag", "rows are of bags")
     have = "has its" if known == 1 else "have their"
     others = counted(rows - known, "is of another, and has", "are of others, and have")
+    hint = " A table that names the bags has the bag's columns, or --bag says which they are."
     console.print(
-        f"{ours} that the model knows, and {have} effect; {others} the mean over bags.",
+        f"{ours} that the model knows, and {have} effect; {others} the mean over bags."
+        f"{hint * (not known)}",
         soft_wrap=True,
         highlight=False,
     )
 
 
-def show_label_columns(written: Written) -> None:
+def show_label_columns(written: Written, relative: bool = False) -> None:
     """Which of the columns of `label` is for what."""
     totals = (
         f"`label` is the most probable labeling of whole bags, given {written.counts_are}: for "
         "totals, which need not be exactly those of the file."
         if written.counts_are
+        else "`label` has the shares of the label file, as far as these rows can have them: for "
+        "totals."
+        if relative
         else "`label` has exactly the bags' counts: for totals."
     )
     console.print(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from bagwise.bags import Bags, IntArray
+from bagwise.bags.row_labels import refuse_wrong_labels
 from bagwise.data import inputs as reading
 from bagwise.data.inputs import Inputs
 from bagwise.data.stored import StoredRows
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class BagData:
     """Instances sorted by bag, the bags' label counts, and the labels where they are known.
 
@@ -63,6 +66,17 @@ class BagData:
             )
         if (labels < 0).all():
             object.__setattr__(self, "labels", None)
+            return
+        try:
+            found = labels.cpu().numpy().astype(np.int64)
+            refuse_wrong_labels(found, self.bags.offsets, self.bags.least, self.bags.most)
+        except ValueError as contradiction:
+            warnings.warn(
+                f"labels and counts contradict each other: {contradiction} Bags are learnt from "
+                "counts, and accuracies are measured by labels; are both sorted by bag?",
+                UserWarning,
+                stacklevel=4,  # whoever made it
+            )
 
     def __len__(self) -> int:
         return len(self.inputs)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor | Bags]]):
 
     def __getitem__(self, bag: int) -> tuple[torch.Tensor, torch.Tensor | Bags]:
         bags = self.data.bags
+        bag = index(bag)  # no slice, no list: what belongs together is for `collate`
         if not -len(bags) <= bag < len(bags):
             raise IndexError(f"there is no bag {bag} among {len(bags)}")
         start, size = int(bags.offsets[:-1][bag]), int(bags.sizes[bag])
@@ -71,14 +73,32 @@ def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
                 f"an item of the dataset is a {type(item).__name__}; a pair is expected: the "
                 "instances of a bag (K, ...) and its label counts (C,)."
             )
+    for item in items:
+        if isinstance(item[0], Mapping):
+            raise TypeError(
+                f"the instances of a bag are a {type(item[0]).__name__}; a tensor or an array "
+                "(K, ...) is expected. For models of several inputs, collate each of them."
+            )
     instances = [reading.as_tensor(item[0]) for item in items]
+    _require_alike([bag.shape[1:] for bag in instances], "instances of shape", "kind of instances")
     known = [item[1] for item in items if isinstance(item[1], Bags)]
     if known:
         if len(known) < len(items):
             raise TypeError("some items have counts and others a Bags; give all of them one kind.")
         return torch.cat(instances), Bags.join(known)
-    counts = np.stack([np.asarray(item[1]) for item in items])
-    return torch.cat(instances), Bags([len(bag) for bag in instances], counts)
+    counts = [np.asarray(item[1]) for item in items]
+    _require_alike([found.shape for found in counts], "counts of shape", "classes")
+    return torch.cat(instances), Bags([len(bag) for bag in instances], np.stack(counts))
+
+
+def _require_alike(shapes: Sequence[tuple[int, ...]], what: str, of: str) -> None:
+    """Items that are put together have the same shapes."""
+    for place, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ValueError(
+                f"item {place} has {what} {tuple(shape)} and item 0 {tuple(shapes[0])}; all bags "
+                f"need the same {of}."
+            )
 
 
 class BagBatchSampler(Sampler[list[int]]):

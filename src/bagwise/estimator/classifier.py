@@ -34,7 +34,7 @@ from bagwise.estimator.mixups import (
 from bagwise.estimator.parameters import MethodOptions, new_method, new_seed, training_options
 from bagwise.estimator.proportions import Proportions
 from bagwise.estimator.selection import split_bags
-from bagwise.estimator.targets import BagTargets, bag_targets, label_targets
+from bagwise.estimator.targets import BagTargets, bag_targets, ids_or_none, label_targets
 from bagwise.methods import Method
 from bagwise.networks import Factory, Standardize, make_model
 from bagwise.posterior import bag_posterior, most_probable_labeling
@@ -195,7 +195,7 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         refuse_swapped(y)
         if bags is not None and proportions is None:
             raise ValueError("bags are given without proportions; what is known of them is needed.")
-        rows, ids = self._checked(X, y if bags is None else bags)
+        rows, ids = self._checked(X, y if bags is None else bags, proportions is not None)
         if proportions is None:
             if labels is not None:
                 raise ValueError("labels of rows go with bags and proportions; here y are labels.")
@@ -391,10 +391,11 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         return nn.Sequential(Standardize.of(inputs), body)
 
     def _checked(
-        self, X: Any, bags: npt.ArrayLike | None, fitting: bool = True
+        self, X: Any, bags: npt.ArrayLike | None, may_lack: bool, fitting: bool = True
     ) -> tuple[Rows, npt.NDArray[Any]]:
-        """X as validated rows and one id for each of them."""
-        rows, ids = validate_data(self, X, bags, reset=fitting, **_ROWS)
+        """X as validated rows and one id for each of them, None where it may lack one and does."""
+        given = ids_or_none(bags) if may_lack else bags
+        rows, ids = validate_data(self, X, given, reset=fitting, **_ROWS)
         if fitting:
             self.shape_in_ = tuple(rows.shape[1:])
         self._check_shape(rows)
@@ -424,7 +425,7 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
     ) -> tuple[Rows, BagTargets]:
         """Rows and bags of the classes that the model knows."""
         refuse_swapped(bags)
-        rows, ids = self._checked(X, bags, fitting=False)
+        rows, ids = self._checked(X, bags, proportions is not None, fitting=False)
         if proportions is not None:
             return rows, bag_targets(ids, proportions, self.classes_, numbers_are)
         refuse_unknown_labels(ids, self.classes_)

@@ -111,8 +111,9 @@ def _doubt_totals(
         bag = int(np.argmax(np.where(told, off, -1.0)))
         warnings.warn(
             f"the counts of bag {ids.tolist()[bag]!r} sum to {numbers[bag].sum():g} and it has "
-            f"{sizes[bag]} rows, which noise of {noise} does not explain, nor in most other bags. "
-            "If they are counts of a larger group, they are a sample, or relative.",
+            f"{sizes[bag]} rows, which {type(noise).__name__} noise of width "
+            f"{noise.widths((B, C)).mean():g} does not explain, nor in most other bags. If they "
+            'are counts of a larger group, they are a "sample", or "relative".',
             UserWarning,
             stacklevel=7,  # whoever called `fit` or `read_bags`
         )

@@ -15,7 +15,15 @@ from bagwise.bags.arrays import first
 from bagwise.estimator.knowledge import NumbersAre, Rounded, check_kind, inexact_bags
 from bagwise.estimator.proportions import Proportions, read_proportions
 
-__all__ = ["BagTargets", "NumbersAre", "bag_targets", "label_targets", "sorted_by_bag", "to_bags"]
+__all__ = [
+    "BagTargets",
+    "NumbersAre",
+    "bag_targets",
+    "ids_or_none",
+    "label_targets",
+    "sorted_by_bag",
+    "to_bags",
+]
 
 _INEXACT = ("rounded", "sample", "ranges")
 
@@ -90,6 +98,19 @@ class BagTargets:
             text = _in_own_words(str(error), order + first_row, ids, self.classes)
             raise ValueError(text) from None
         return BagTargets(order, bags, ids if len(alone) else self.ids, self.classes, self.rounding)
+
+
+def ids_or_none(bags: Any) -> Any:
+    """Bag ids (N,) with None where there is none, which is NaN or NA in a column of numbers."""
+    found = np.asarray(bags)
+    if found.ndim != 1 or found.dtype.kind not in "fO":
+        return bags
+    missing = np.fromiter((_is_missing(name) for name in found.tolist()), bool, len(found))
+    if not missing.any():
+        return bags
+    found = found.astype(object)
+    found[missing] = None
+    return found
 
 
 def _in_own_words(
@@ -252,10 +273,19 @@ def to_bags(
             raise ValueError(
                 f"bag {ids.tolist()[bag]!r} has {what} for a class: {numbers[bag].tolist()}; "
                 "give a count or proportion of 0 or more for each. Counts that nobody made may be "
-                'left out (NaN) if it is said that the numbers are "counts", and noise may make '
-                "them negative if it is said which."
+                'left out (NaN) with numbers_are="counts", and noise may make them negative with '
+                "numbers_are=Laplace(4)."
             )
     totals = numbers.sum(axis=1)
+    if numbers_are == "relative" and len(sizes) > 2:
+        for c in np.flatnonzero((numbers == sizes[:, None]).all(axis=0)).tolist():
+            name = repr(classes.tolist()[c]) if classes is not None else f"number {c + 1}"
+            warnings.warn(
+                f"every bag has as many of class {name} as it has rows: is it a total, and no "
+                "class? Leave it out then.",
+                UserWarning,
+                stacklevel=5,
+            )
     if numbers_are == "relative":
         if not totals.all():
             bag = int(np.argmin(totals))
@@ -275,9 +305,11 @@ def to_bags(
         raise ValueError(
             f"the numbers of bag {ids.tolist()[bag]!r} sum to {totals[bag]:g}: "
             f"{numbers[bag].tolist()}; proportions must sum to 1 (all to 100, if in percent), and "
-            f"counts to the bag's {sizes[bag]} rows. Counts of another total can be divided by it; "
-            "for tables, say --labels-are relative; noisy, rounded and sample are for numbers that "
-            "are not exact."
+            f"counts to the bag's {sizes[bag]} rows. Is one of the numbers a total, or no class? "
+            'If they are the classes of a larger or smaller group, say so: "relative" if the bag '
+            'has its shares, "sample" if it is a random sample of it. "rounded" is for shares '
+            "with few decimals, and noise has a name of its own. All this is numbers_are in "
+            "Python, --labels-are and --noise on the command line."
         )
     bags = Bags.from_proportions(numbers, sizes, rounding="nearest")
     differences = np.abs(bags.proportions - numbers / totals[:, None]).max(axis=1)

@@ -20,6 +20,12 @@ from bagwise.training import Row
 from bagwise.training.selection import best_score
 
 LEVEL = 0.05
+ENGINE_LETTERS = ("auto", "bethe", "multinomial", "transport")
+_LATEX = {letter: f"\\{letter}" for letter in "_%&#${}"} | {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+}
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class Cell:
     lr: float
     engine: str
     histories: tuple[list[Row], ...] = ()
+    left_out: str = ""
+    """What was not taken, though it has more seeds."""
 
     @property
     def mean(self) -> float:
@@ -112,6 +120,23 @@ class Block:
             if (row, K) in self.cells and (not proposed or look(self.method_of(row)).proposed)
         ]
         return max(there, key=lambda row: self.cells[row, K].mean) if there else None
+
+    def is_best(self, row: str, K: int) -> bool:
+        """Whether no row of a column has a higher mean, supervised learning excepted."""
+        best = self.best(K)
+        return (
+            best is not None
+            and row in self.methods
+            and self.cells[row, K].mean == self.cells[best, K].mean
+        )
+
+    def notes(self) -> list[str]:
+        """What a reader should know of cells."""
+        return [
+            f"{self.dataset}, {self.model}, {self.title(row)}, K = {K}: {cell.left_out}."
+            for (row, K), cell in self.cells.items()
+            if cell.left_out
+        ]
 
     def mark(self, row: str, K: int) -> str:
         """Whether the best proposed method is significantly better (●) or worse (○) than this one.
@@ -187,7 +212,16 @@ def _cell(runs: list[RunResult], select: str) -> Cell:
     accuracies = {run.settings.seed: 100 * run.best_row(select)["test_accuracy"] for run in chosen}
     settings = chosen[0].settings
     histories = tuple(run.history for run in chosen)
-    return Cell(settings.method, accuracies, lr, settings.engine, histories)
+    return Cell(settings.method, accuracies, lr, settings.engine, histories, _left_out(runs, most))
+
+
+def _left_out(runs: list[RunResult], taken: int) -> str:
+    """Shorter runs of more seeds than the longest ones have, in words."""
+    lengths = sorted({run.settings.epochs for run in runs})
+    seeds = {e: {r.settings.seed for r in runs if r.settings.epochs == e} for e in lengths}
+    more = [f"{len(seeds[e])} seeds of {e} epochs" for e in lengths[:-1] if len(seeds[e]) > taken]
+    longest = f"there are {taken} of {lengths[-1]}" if taken > 1 else f"one has {lengths[-1]}"
+    return f"{' and '.join(more)} are left out, as {longest}" if more else ""
 
 
 @lru_cache
@@ -225,13 +259,18 @@ KEY = (
     "Test accuracy in percent, mean ± standard deviation where there are several seeds. {best}: "
     "the best of a column. "
     "● (○): the best proposed method is significantly better (worse) than this baseline, paired "
-    "t-test at 5 %. b, a: with the bethe engine, or the auto engine; RC and CC are exact otherwise."
+    "t-test at 5 %. a, b, m, t: with the engine auto, bethe, multinomial or transport, or the name "
+    "of another; RC and CC are exact otherwise. Epochs and learning rates are chosen by {chosen}."
 )
+_CHOSEN = {
+    "accuracy": "validation labels",
+    "bag_loss": "the likelihood of held-out bags, without labels",
+}
 
 
-def key(style: str, paper: bool = False) -> str:
-    """What the marks in `text` and `markdown` tables mean."""
-    text = KEY.format(best="*" if style == "text" else "Bold")
+def key(style: str, paper: bool = False, select: str = "accuracy") -> str:
+    """What the marks in `text` and `markdown` tables mean, and how epochs were chosen."""
+    text = KEY.format(best="*" if style == "text" else "Bold", chosen=_CHOSEN[select])
     if not paper:
         return text
     return (
@@ -260,8 +299,8 @@ def grid(block: Block, style: str, paper: bool = False) -> list[list[str]]:
 def render(block: Block, style: str = "text", paper: bool = False) -> str:
     """A block as `text`, `markdown`, `latex` or `csv`.
 
-    The best mean of a column is marked (bold, or * in text); an engine other than exact is named
-    with its first letter: b for bethe, a for auto.
+    The best mean of a column is marked (bold, or * in text); an engine other than exact is named,
+    Bagwise's own with the first letter: b for bethe, a for auto.
     """
     if style == "csv":
         return _csv(block, paper)
@@ -270,7 +309,7 @@ def render(block: Block, style: str = "text", paper: bool = False) -> str:
         lines = [header, ["---"] * len(header), *rows]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
     if style == "latex":
-        body = [" & ".join(line).replace("_", r"\_") + r" \\" for line in [header, *rows]]
+        body = [" & ".join([_latex(name), *cells]) + r" \\" for name, *cells in [header, *rows]]
         top = r"\begin{tabular}{l" + "c" * (len(header) - 1) + "}\n\\toprule\n"
         return (
             top
@@ -288,15 +327,23 @@ def render(block: Block, style: str = "text", paper: bool = False) -> str:
     )
 
 
+def _latex(text: str) -> str:
+    """Names come from users: letters that LaTeX takes for commands are escaped."""
+    return "".join(_LATEX.get(letter, letter) for letter in text)
+
+
 def _shown(block: Block, row: str, K: int, style: str, paper: bool) -> str:
     cell = block.cells.get((row, K))
     if cell is None:
         return "-"
     pm = r"\pm" if style == "latex" else "±"
     text = f"{cell.mean:.1f}" + (f" {pm} {cell.std:.1f}" if len(cell.accuracies) > 1 else "")
-    if cell.engine in ("bethe", "auto"):
-        text += {"latex": "^{%s}"}.get(style, " %s") % cell.engine[0]
-    mark, best = block.mark(row, K), row == block.best(K)
+    if cell.engine not in ("exact", "-"):
+        shown = cell.engine[0] if cell.engine in ENGINE_LETTERS else cell.engine
+        if style in ("latex", "html"):
+            shown = _latex(shown) if style == "latex" else escape(shown)
+        text += {"latex": r"^{\mathrm{%s}}"}.get(style, " %s") % shown
+    mark, best = block.mark(row, K), block.is_best(row, K)
     if style == "latex":
         mark = {"●": r"\bullet", "○": r"\circ", "": ""}[mark]
         text = rf"$\mathbf{{{text}{mark}}}$" if best else f"${text}{mark}$"

@@ -13,7 +13,6 @@ from bagwise.bags import FloatArray
 from bagwise.experiments.accuracy import Block, Cell, paper_best
 from bagwise.experiments.appearance import color, look
 from bagwise.extras import require
-from bagwise.methods import METHODS
 from bagwise.storage.files import begins, refuse_foreign
 
 require("matplotlib", "plots")
@@ -51,10 +50,11 @@ def draw_figures(blocks: list[Block], folder: Path, force: bool = False) -> list
     loss-and-accuracy.png: training loss and accuracy of RC_Approx and LLPFC, a row for each data
     set and model. ot-training.png: training accuracy of OT with the linear model. weight-gap.png:
     the difference between RC's weights and the approximate ones. test-accuracy.png: test accuracy
-    of the proposed methods by epoch. accuracy-by-bag-size.png, which the paper does not have: test
-    accuracy of all methods beside the paper's best. beside-the-paper.png: of each model the best
-    proposed method alone. A curve by epoch is the mean over seeds at the chosen learning rate; its
-    colour is the bag size, the same everywhere.
+    by epoch of the proposed methods, and of those that the paper does not have.
+    accuracy-by-bag-size.png, which the paper does not have: test accuracy of all methods beside the
+    paper's best. beside-the-paper.png: of each model the best proposed method alone. A curve by
+    epoch is the mean over seeds at the chosen learning rate; its colour is the bag size, the same
+    everywhere.
     Files of these names that were not drawn by it are replaced only with `force`.
     """
     for name in FILES:
@@ -63,7 +63,9 @@ def draw_figures(blocks: list[Block], folder: Path, force: bool = False) -> list
     losses = ("train_loss", "train_accuracy")
     transport = [_panels(b, ("train_accuracy",), ("ot",)) for b in blocks if b.model == "linear"]
     gaps = [_panels(block, ("weight_gap",)) for block in blocks]
-    proposed = [name for name in METHODS if METHODS[name].proposed]
+    # The paper's own methods, and those that it does not know: a user's among them.
+    proposed = {block.method_of(row) for block in blocks for row in block.methods}
+    proposed -= {"dllp", "llpfc", "ot", "pll"}
     for name, panels in (
         ("loss-and-accuracy", [_panels(block, losses, ("rc_approx", "llpfc")) for block in blocks]),
         ("ot-training", [list(chain(*transport))]),

@@ -252,6 +252,6 @@ def without_copies(results: Iterable[tuple[object, RunResult]]) -> list[RunResul
 
 
 def _measured(result: RunResult) -> str:
-    """All numbers of a history but times: NaN is equal to NaN here."""
-    rows = ({k: v for k, v in row.items() if k != "seconds"} for row in result.history)
+    """All numbers of a history but times, with the digits of an export; NaN is equal to NaN."""
+    rows = ({k: f"{v:.8g}" for k, v in row.items() if k != "seconds"} for row in result.history)
     return repr([sorted(row.items()) for row in rows])

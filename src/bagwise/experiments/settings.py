@@ -24,6 +24,7 @@ from bagwise.storage.schema import (
     wrong,
 )
 from bagwise.training import TrainingOptions
+from bagwise.training.optimizers import check_options
 
 Pairs = tuple[tuple[str, Any], ...]
 """Names and values, sorted by name."""
@@ -35,7 +36,7 @@ _CHECKS = {
     "bag_size": whole(1, 10**9),
     "lr": number(0, LARGE, within=True),
     "epochs": whole(1, 10**9),
-    "seed": whole(-(2**62), 2**62),
+    "seed": whole(0, 2**62),
     "engine": short_text,
     "schedule": short_text,
     "average": maybe(number(0, 1, within=True)),
@@ -127,8 +128,14 @@ class RunSettings:
             if (registry.kind, name) != ("engine", "-"):  # of a method without one
                 registry[name]
         find_augmentation(self.augment)
+        if "engine" in dict(self.method_options):
+            raise ValueError(
+                "engine is given as an option of the method; it is a setting of its own: "
+                "engine = ... in a sweep, --engine on the command line."
+            )
         if self.method_options:
             self.new_method()  # knows its options
+        check_options(self.options())
 
     def options(self) -> TrainingOptions:
         """The part of the settings that training knows about."""

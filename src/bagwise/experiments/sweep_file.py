@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tomllib
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ _PILOT = record(
     {
         "epochs": whole(1),
         "stages": list_of(whole(1), 1),
-        "seeds": list_of(whole(-(2**62), 2**62), 1),
+        "seeds": list_of(whole(0, 2**62), 1),
         "keep": whole(1),
     },
 )
@@ -203,18 +204,30 @@ def _parse(content: dict[str, Any]) -> Sweep:
     overrides = content.get("override", [])
     _OVERRIDES(overrides, "override")
     runs: dict[RunSettings, None] = {}
+    methods: list[set[str]] = [set() for _ in overrides]  # those that each override is for
     for *values, options in itertools.product(*axes, _method_options(content)):
         settings = {**common, **dict(zip(_AXES.values(), values, strict=True))}
-        for override in overrides:
+        for override, names in zip(overrides, methods, strict=True):
             changes = _applies(override, settings)
+            if changes is None:
+                continue
+            names.add(settings["method"])
             options = options | changes.pop("method_options", {})
             settings.update(changes)
         # A sweep compares methods: each of them has those of the options that it knows.
         known_options = {k: v for k, v in options.items() if _has(settings["method"], k)}
         runs[RunSettings.from_dict(settings | {"method_options": known_options})] = None
+    for override, names in zip(overrides, methods, strict=True):
+        _refuse_idle(override, names)
     pilot = content.get("pilot")
     if pilot is not None:
         pilot = Pilot.from_dict(pilot)
+        shortest = min(runs, key=lambda run: run.epochs)
+        if pilot.stages[-1] > shortest.epochs:
+            raise ValueError(
+                f"[pilot] has a stage of {pilot.stages[-1]} epochs, and runs of {shortest.method} "
+                f"have {shortest.epochs}; pilots are shorter than the runs that they are for."
+            )
     select = content.get("select", "accuracy")
     if select not in _SELECT:
         raise wrong(select, "select", f"one of {', '.join(_SELECT)}")
@@ -241,8 +254,35 @@ def _has(method: Any, option: str) -> bool:
     return method in METHODS and takes(method, option)
 
 
-def _applies(override: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings an override changes, if all its conditions hold; else none."""
+def _refuse_idle(override: dict[str, Any], methods: set[str]) -> None:
+    """Refuse settings that none of its methods has: `methods` are those of the runs it is for.
+
+    One that is for no run is noted: lists may be shortened for a while.
+    """
+    if not methods:
+        warnings.warn(
+            f"[[override]] {_conditions(override)} is for no run of this sweep; its conditions are "
+            "values of the lists above, numbers without quotation marks.",
+            UserWarning,
+            stacklevel=4,
+        )
+        return
+    wanted = [*override.get("method_options", {}), *(["engine"] if "engine" in override else [])]
+    for name in wanted:
+        if not any(_has(method, name) for method in methods):
+            raise ValueError(
+                f"[[override]] {_conditions(override)} sets {name!r}, which is no option of "
+                f"{', '.join(sorted(methods))}."
+            )
+
+
+def _conditions(override: dict[str, Any]) -> str:
+    names = [name for name in _AXES.values() if name in override and name != "lr"]
+    return ", ".join(f"{name} = {override[name]!r}" for name in names) or "without a condition"
+
+
+def _applies(override: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any] | None:
+    """The settings an override changes, if all its conditions hold; else None."""
     conditions = set(_AXES.values()) - {"lr"}
     changes = {name: value for name, value in override.items() if name not in conditions}
     if unknown := sorted(changes.keys() - {*_SINGLE, "lr", "method_options"}):
@@ -251,5 +291,5 @@ def _applies(override: dict[str, Any], settings: dict[str, Any]) -> dict[str, An
     for name in conditions & override.keys():
         wanted = override[name] if isinstance(override[name], list) else [override[name]]
         if settings[name] not in wanted:
-            return {}
+            return None
     return changes

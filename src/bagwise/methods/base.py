@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -66,6 +67,8 @@ class Method(ABC):
         is_likelihood: whether its loss is the likelihood of the bags, so that a linear model may be
             fitted by maximum likelihood in its place.
         needs_teacher: whether batches should have the logits of the averaged model.
+        needs_whole_bags: whether it cannot learn from parts of a bag that is larger than a batch.
+        least_bags: how many bags a batch needs for it at least.
     """
 
     name: ClassVar[str] = ""
@@ -76,6 +79,8 @@ class Method(ABC):
     needs_labels: ClassVar[bool] = False
     is_likelihood: ClassVar[bool] = False
     needs_teacher: bool = False
+    needs_whole_bags: ClassVar[bool] = False
+    least_bags: ClassVar[int] = 1
 
     def __init__(self) -> None:
         self.kept: dict[str, torch.Tensor] = {}
@@ -213,6 +218,11 @@ def _check_class(cls: Any) -> None:
     """The class can be made from settings by name, which is how it is found when loaded."""
     if not (isinstance(cls, type) and issubclass(cls, Method)):
         raise TypeError(f"{cls!r} is registered as a method; a subclass of Method is expected.")
+    if cls.color and not re.fullmatch(r"#[0-9a-fA-F]{6}|[a-zA-Z]+[0-9]?", cls.color):
+        raise ValueError(
+            f"the color of {cls.__name__} is {cls.color!r}; a name such as 'red' or six digits "
+            "such as '#6a0dad' are expected."
+        )
     for argument in inspect.signature(cls).parameters.values():
         if argument.kind in (argument.POSITIONAL_ONLY, argument.VAR_POSITIONAL):
             raise TypeError(
@@ -273,5 +283,10 @@ def make_method(method: Any, **options: Any) -> Method:
             made = cls(**options)
         except TypeError as error:
             raise TypeError(f"method {method!r}: {error}") from None
+    if not hasattr(made, "kept"):
+        raise TypeError(
+            f"the constructor of {type(made).__name__} does not call super().__init__(); a "
+            "Method's has to."
+        )
     made.get_params()  # an author's mistake shows now, not when hours of training are saved
     return made

@@ -61,6 +61,7 @@ class PVC(Method):
     """The likelihood of each class's count apart from the others'."""
 
     title, color, line = "PVC", "#d35400", "-."
+    needs_whole_bags = True
 
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
         """`pvc_loss`."""

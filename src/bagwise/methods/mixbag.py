@@ -94,6 +94,7 @@ class MixBag(Method):
     """
 
     title, color, line = "MixBag", "#1b998b", "--"
+    needs_whole_bags, least_bags = True, 2
 
     def __init__(self, weight: float = 1.0, z: float = 2.58) -> None:
         super().__init__()

@@ -66,7 +66,7 @@ class TwoViews(Method):
     ) -> None:
         super().__init__()
         check_engine(engine, {})
-        AUGMENTATIONS[strong]  # is there one of that name?
+        one_of(*AUGMENTATIONS).check("strong", strong)
         self.engine = engine
         self.strong = strong
         self.target = target

@@ -45,6 +45,13 @@ ENGINES["exact"] = exact_posterior
 ENGINES["bethe"] = bethe_posterior
 ENGINES["multinomial"] = multinomial_posterior
 ENGINES["transport"] = transport_posterior
+_OWN = (
+    auto_posterior,
+    exact_posterior,
+    bethe_posterior,
+    multinomial_posterior,
+    transport_posterior,
+)
 
 
 def bag_posterior(
@@ -94,7 +101,25 @@ def bag_posterior(
     function = ENGINES[engine]
     if options:
         check_engine(engine, options)
-    return function(log_probs, bags, **options)
+    found = function(log_probs, bags, **options)
+    if function not in _OWN:
+        _check_result(found, log_probs, bags, engine)
+    return found
+
+
+def _check_result(found: object, log_probs: torch.Tensor, bags: Bags, engine: str) -> None:
+    """Refuse what an engine of the user's returns, if it is not a posterior of these bags."""
+    if not isinstance(found, Posterior):
+        raise TypeError(
+            f"engine {engine!r} returns a {type(found).__name__}; a Posterior is expected."
+        )
+    shapes = tuple(found.log_likelihood.shape), tuple(found.weights.shape)
+    if shapes != ((len(bags),), tuple(log_probs.shape)):
+        raise ValueError(
+            f"engine {engine!r} returns a log-likelihood of shape {shapes[0]} and weights of shape "
+            f"{shapes[1]}; ({len(bags)},) and {tuple(log_probs.shape)} are expected, for "
+            f"{len(bags)} bags."
+        )
 
 
 def check_engine(engine: str, options: Iterable[str] = ()) -> None:

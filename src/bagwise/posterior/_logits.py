@@ -1,4 +1,4 @@
-"""Logits that losses take: what they may be, and their log-probabilities."""
+"""What losses take: logits, their log-probabilities, and what goes with them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 from torch.nn.functional import log_softmax
 
 from bagwise.bags import Bags
+from bagwise.bags.arrays import shown_row
+from bagwise.posterior._autograd import is_traced
 
 _MOST_NODES = 10_000  # of a graph that is searched for batch normalisation
 
@@ -61,3 +63,53 @@ def _normalised_by_batch(logits: torch.Tensor) -> bool:
             return True
         waiting += [following for following, _ in node.next_functions]
     return False
+
+
+def check_same_shape(logits: torch.Tensor, given: torch.Tensor, name: str) -> None:
+    """Refuse what has not the shape of the logits."""
+    if given.shape != logits.shape:
+        raise ValueError(
+            f"logits has shape {tuple(logits.shape)} and {name} {tuple(given.shape)}; "
+            "they must be the same."
+        )
+
+
+def check_index(given: torch.Tensor, n: int, end: int, name: str) -> None:
+    """Refuse what is not (n,) integers from 0 to end - 1."""
+    integers = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
+    if given.shape != (n,) or not integers:
+        raise ValueError(
+            f"{name} is {given.dtype} of shape {tuple(given.shape)}; ({n},) integers are expected, "
+            "one for each instance."
+        )
+    refuse(given, (given < 0) | (given >= end), name, f"integers from 0 to {end - 1}")
+
+
+def refuse(given: torch.Tensor, wrong: torch.Tensor, name: str, expected: str) -> None:
+    """Refuse numbers where one is wrong; compilers cannot look at numbers."""
+    if not is_out_of_sight(given) and wrong.any():
+        place = tuple(wrong.nonzero()[0].tolist())
+        raise ValueError(
+            f"{name}[{', '.join(map(str, place))}] is {given[place].item():g}; {expected} are "
+            "expected."
+        )
+
+
+def is_out_of_sight(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's numbers cannot be looked at."""
+    return is_traced(tensor) or bool(torch._C._functorch.is_batchedtensor(tensor))
+
+
+def refuse_nan_rows(weights: torch.Tensor, stored: torch.Tensor) -> None:
+    """Refuse stored log-probabilities that give no weights."""
+    if is_out_of_sight(weights):
+        return
+    bad = weights.isnan().any(-1)
+    if bad.any():
+        row = int(bad.int().argmax())
+        given = shown_row(stored[row].detach().cpu().double().numpy())
+        raise ValueError(
+            f"stored_log_probs[{row}] is {given}; numbers or -inf are expected, and "
+            "not -inf for all classes that its bag has. A model that diverged gives NaN: lower the "
+            "learning rate or standardise its inputs."
+        )

@@ -104,8 +104,8 @@ def _refuse_nan(log_p: FloatArray, bags: Bags) -> None:
     row, column = np.argwhere(~(log_p < np.inf))[0]
     raise ValueError(
         f"log_probs[{row}, {column}] is {log_p[row, column]} (bag {bags.bag_of_row[row]}); every "
-        "entry must be a number or -inf. A model that diverged gives NaN: lower the learning rate "
-        "or standardise its inputs."
+        "entry must be a number or -inf. Logits of NaN or infinity give such log-probabilities; if "
+        "the model diverged, lower the learning rate or standardise its inputs."
     )
 
 

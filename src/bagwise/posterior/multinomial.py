@@ -149,23 +149,27 @@ def _log_means_without_one(
 
 @inline
 def _weigh(log_p: FloatArray, mean: FloatArray, n: IntArray, w: FloatArray) -> float:
-    """w[y] = softmax of log p[y] + log n_y + sum_c m_c mean[c]; returns the log-sum-exp."""
+    """w[y] = softmax of log p[y] + log n_y + sum_c m_c mean[c]; returns the log-sum-exp.
+
+    A class that no other instance can have is this one's, as far as it is expected at all.
+    """
     C = len(n)
     power = 0.0  # sum of n_c mean[c] over finite means
-    missing = 0  # sum of n_c over the others
+    missing = 0.0  # sum of n_c over the others
     for c in range(C):
         if mean[c] == -np.inf:
-            missing += n[c]
+            if log_p[c] > -np.inf:
+                missing += n[c]
         else:
             power += n[c] * mean[c]
+    left = np.log(1.0 - missing) if missing < 1 else -np.inf  # 0 unless counts are expected ones
     for y in range(C):
         w[y] = -np.inf
         if n[y] > 0:
             if mean[y] > -np.inf:
-                if missing == 0:
-                    w[y] = log_p[y] + np.log(n[y]) + power - mean[y]
-            elif missing == 1:
-                w[y] = log_p[y] + power
+                w[y] = log_p[y] + np.log(n[y]) + power - mean[y] + left
+            else:
+                w[y] = log_p[y] + np.log(n[y]) + power
     total = log_sum_exp(w)
     for y in range(C):
         w[y] = np.exp(w[y] - total)

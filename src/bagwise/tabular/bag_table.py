@@ -343,6 +343,12 @@ def match_names(
             f"the bags of the two files do not match: {'; '.join(problems)}. "
             "Mend the files, or leave these out with --skip-unmatched (skip_unmatched=True)."
         )
+    if nameless:
+        warnings.warn(
+            f"{counted(nameless, 'row', 'rows')} of {data_name} without a bag are left out.",
+            UserWarning,
+            stacklevel=4,
+        )
     return index, without_labels + without_rows
 
 

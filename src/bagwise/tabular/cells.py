@@ -18,15 +18,16 @@ from bagwise.tabular.written import GROUPED, Dots, numbers_written, rewritten
 
 UNKNOWN = "*"  # published in place of a number that must not be known
 LOW, HIGH = "_low", "_high"  # how the names of columns of bounds end
+_N = r"(\d{1,3}(?:,\d{3})+|\d+)"  # 1,000 too
 _RANGES = (
     # what is written, and the bounds that a number n (or two) of it gives
-    (r"(?:<|fewer than|less than|under|below)\s*(\d+)", lambda n: (0, n - 1)),
-    (r"(?:<=|=<|≤|at most|up to|no more than)\s*(\d+)", lambda n: (0, n)),
-    (r"(\d+)\s*or (?:fewer|less)", lambda n: (0, n)),
-    (r"(\d+)\s*(?:-|\u2013|\u2014|to|\.\.)\s*(\d+)", lambda n, m: (n, m)),
-    (r"(?:>|more than|over|above)\s*(\d+)", lambda n: (n + 1, np.nan)),
-    (r"(?:>=|=>|≥|at least)\s*(\d+)", lambda n: (n, np.nan)),
-    (r"(\d+)\s*(?:\+|or more)", lambda n: (n, np.nan)),
+    (rf"(?:<|fewer than|less than|under|below)\s*{_N}", lambda n: (0, n - 1)),
+    (rf"(?:<=|=<|≤|at most|up to|no more than)\s*{_N}", lambda n: (0, n)),
+    (rf"{_N}\s*or (?:fewer|less)", lambda n: (0, n)),
+    (rf"{_N}\s*(?:-|\u2013|\u2014|to|\.\.)\s*{_N}", lambda n, m: (n, m)),
+    (rf"(?:>|more than|over|above)\s*{_N}", lambda n: (n + 1, np.nan)),
+    (rf"(?:>=|=>|≥|at least)\s*{_N}", lambda n: (n, np.nan)),
+    (rf"{_N}\s*(?:\+|or more)", lambda n: (n, np.nan)),
 )
 
 
@@ -175,7 +176,7 @@ def _range(text: str) -> tuple[float, float] | None:
     """
     for pattern, bounds in _RANGES:
         if found := re.fullmatch(pattern, text.strip(), re.IGNORECASE):
-            return bounds(*map(int, found.groups()))
+            return bounds(*(int(n.replace(",", "")) for n in found.groups()))
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -127,6 +127,11 @@ class Surprises:
     missing: Counter[str] = field(default_factory=Counter)
     infinite: Counter[str] = field(default_factory=Counter)
     far: Counter[str] = field(default_factory=Counter)
+
+    def update(self, other: Surprises) -> None:
+        """Add those of other rows."""
+        for field_ in fields(self):
+            getattr(self, field_.name).update(getattr(other, field_.name))
 
     def lines(self) -> list[str]:
         """One sentence for each column."""

@@ -41,6 +41,7 @@ from bagwise.tabular.temperature import divide_logits, fit_temperature, tempered
 from bagwise.tabular.threads import threads_for
 from bagwise.tabular.trial import Trial, choose
 from bagwise.tabular.tuning import (
+    FEWEST_BAGS,
     RATES,
     Search,
     Split,
@@ -187,7 +188,10 @@ def fit_table(
         if bag_effects:
             with WorkProgress("linear model with bag effects", "", 1, progress):
                 trials = linear.effect_trials(training, splits, work)
-        for name in () if bag_effects else RATES if model == "auto" else (model,):
+        models = [model]
+        if model == "auto":  # of few bags, not even held-out ones tell which model is better
+            models = [*RATES] if len(targets.bags) >= FEWEST_BAGS else ["linear"]
+        for name in () if bag_effects else models:
             if name == "linear" and by_likelihood:
                 fit = linear.linear_trials if linear.fits(training) else trials_in_pieces
                 trials += fit(training, splits, work, progress)

@@ -31,6 +31,8 @@ _OPTIONS = {
         "sample if it is"
     ),
     "leave clipped=True out": "leave --clipped out",
+    'numbers_are="counts"': "--labels-are counts",
+    "numbers_are=Laplace(4)": "--noise laplace:4",
     "(Bags.from_noisy_counts, Bags.from_ranges)": "(--labels-are noisy, --labels-are ranges)",
     "say so with Rounded(2), for instance, or that they are proportions": (
         "say --labels-are proportions"

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bagwise.bags import FloatArray, rounding_slack
+from bagwise.bags import FloatArray
 from bagwise.estimator.knowledge import NumbersAre
 from bagwise.tabular.cells import (
     HIGH,
@@ -23,11 +23,11 @@ from bagwise.tabular.cells import (
     mostly_numbers,
     without_thousands,
 )
+from bagwise.tabular.label_columns import TOTALS, named_columns, total_name, without_total
 from bagwise.tabular.label_numbers import numbers_of_cells, readable, said
 from bagwise.tabular.source import Paths, Source
 from bagwise.tabular.values import category_texts
 
-_TOTALS = ("total", "size", "count", "n")  # names of a column that says how many there are
 JOINT = " / "  # between the parts of a bag's name, where it has several
 
 
@@ -141,8 +141,8 @@ def _read(
         raise ValueError(f"{name} has no bag in row {row}; {', '.join(key)} must be there.")
     chosen = None if classes is None else list(classes)
     beside = [column for column in table.column_names if column not in key]
-    if chosen is None and (index := _index(table, beside)) is not None:
-        beside.remove(index)
+    if chosen is None:
+        beside = named_columns(table, beside, name)
     if chosen is not None and len(chosen) == 1 and known is None:
         raise ValueError(
             f"--classes has one class, {chosen[0]!r}; two are expected at least. Name all of them, "
@@ -179,38 +179,23 @@ def _read(
         row, text = first_text(table.column(texts[0]))
         raise ValueError(
             f"the column {texts[0]!r} of {name} holds text, {text!r} in row {row + 1}; numbers are "
-            f"expected in class columns. {hint}"
+            f"expected in class columns, * or nothing where a count is not published. {hint}"
         )
-    if len(others) - (len(others) == 2 and _total_name(others[1])) == 1 and chosen is None:
+    if len(others) - (len(others) == 2 and total_name(others[1])) == 1 and chosen is None:
         with_total = f" (and {others[1]!r}, which may be a total)" if len(others) == 2 else ""
         raise ValueError(
             f"{name} has numbers of {others[0]!r} alone{with_total}; two classes are expected. If "
             f"all other rows are of a second class, name both: --classes {others[0]},OTHER."
         )
     cells = {column: there for column, there in values.items() if there is not None}
-    total = _total(others, list(cells.values()), numbers_are) if chosen is None else None
-    if total is not None:
-        warnings.warn(
-            f"the column {others[total]!r} of {name} is taken for a total of the others; if it is "
-            "a class, name all classes with --classes.",
-            UserWarning,
-            stacklevel=4,
-        )
-        others = others[:total] + others[total + 1 :]
+    if chosen is None:
+        inexact = any(there.example or np.isnan(there.low).any() for there in cells.values())
+        numbers = np.stack([there.low for there in cells.values()], axis=1)
+        others = without_total(others, None if inexact else numbers, numbers_are, "column", name)
     others = sorted(others)
     numbers, are = numbers_of_cells({column: cells[column] for column in others}, name, numbers_are)
     found = LabelTable(ids.to_pylist(), others, numbers, source.files, are)
     return found if known is None else _of_known(found, known, may_lack=False)
-
-
-def _index(table: pa.Table, columns: Sequence[str]) -> str | None:
-    """The column without a name that numbers the rows, as spreadsheets and pandas write it."""
-    for column in columns:
-        if column.strip().lower() in ("", "unnamed: 0"):
-            numbers = [str(n) for n in range(table.num_rows)]
-            if table.column(column).cast(pa.string()).to_pylist() == numbers:
-                return column
-    return None
 
 
 def _has_number(cells: Cells | None) -> bool:
@@ -225,36 +210,6 @@ def _refuse_repeated(ids: pa.Array, name: str) -> None:
             )
 
 
-def _total_name(column: str) -> bool:
-    return column.strip().lower() in _TOTALS[:-1]  # n may be short for no
-
-
-def _total(names: list[str], cells: list[Cells], numbers_are: NumbersAre) -> int | None:
-    """Where a column of totals is among those of classes.
-
-    That is one whose name says so and which is the sum of the others, or says how many rows their
-    shares are of; or, by any name, one that is their sum in at least five bags. Where numbers are
-    not exact, the name alone tells.
-    """
-    if len(names) < 3:
-        return None
-    named = [c for word in _TOTALS for c, x in enumerate(names) if x.strip().lower() == word]
-    if not said(numbers_are, "auto", "counts", "proportions", "relative", "sample") or any(
-        there.example or np.isnan(there.low).any() for there in cells
-    ):
-        return next((c for c in named if _total_name(names[c])), None)
-    numbers = np.stack([there.low for there in cells], axis=1)
-    order: list[int] = [*named, *range(len(names))]
-    for c in order:
-        rest, own = np.delete(numbers, c, axis=1), numbers[:, c]
-        sums = rest.sum(axis=1)
-        is_sum = bool(np.allclose(sums, own, rtol=1e-9, atol=1e-9) and own.any())
-        shares = [(np.abs(sums / unit - 1) <= rounding_slack(rest)).all() for unit in (1, 100)]
-        if (c in named and (is_sum or any(shares))) or (is_sum and len(own) >= 5):
-            return c
-    return None
-
-
 def _with_the_rest(
     classes: Sequence[str] | None, columns: list[str]
 ) -> tuple[str, str, str | None] | None:
@@ -264,7 +219,7 @@ def _with_the_rest(
     own = [label for label in classes if label in columns]
     beside = [column for column in columns if column not in own]
     total = beside[0] if beside else None
-    if len(own) != 1 or len(beside) > 1 or (total and total.strip().lower() not in _TOTALS):
+    if len(own) != 1 or len(beside) > 1 or (total and total.strip().lower() not in TOTALS):
         return None
     (other,) = (label for label in classes if label not in own)
     return own[0], other, total
@@ -309,7 +264,7 @@ def _of_bounds(
     _refuse_repeated(ids, name)
     found = bound_columns(columns, classes, name)
     if classes is None:
-        found = {label: pair for label, pair in found.items() if not _total_name(label)}
+        found = {label: pair for label, pair in found.items() if not total_name(label)}
         if len(found) < 2:
             raise ValueError(
                 f"{name} has bounds of {', '.join(map(repr, found))} alone; two classes are "
@@ -365,7 +320,10 @@ def _long(
         if there[place]:
             raise ValueError(f"{name} has class {label!r} of bag {key!r} twice; once is expected.")
         numbers[place], there[place] = value, True
-    return LabelTable(found, labels, numbers, files, are)
+    exact = None if numbers.ndim > 2 or np.isnan(numbers).any() else numbers
+    used = without_total(labels, exact, are, "class", name)
+    numbers = numbers[:, [columns_of_classes[label] for label in used]]
+    return LabelTable(found, used, numbers, files, are)
 
 
 def _of_known(labels: LabelTable, known: Sequence[str], may_lack: bool) -> LabelTable:

@@ -42,6 +42,11 @@ class ColumnLearner:
                 raise ValueError(f"{name!r} is both a feature and excluded, or the bag itself.")
             if name in categorical and name in ordered:
                 raise ValueError(f"{name!r} is both categorical and ordered; choose one.")
+            if wanted and name in {*categorical, *ordered} and name not in wanted:
+                raise ValueError(
+                    f"{name!r} is said to be of categories, but is no feature; add it to "
+                    "--features, or leave it out there."
+                )
         self.left_out: dict[str, str] = {}
         self._learners: dict[str, NumberLearner | CategoryLearner | OrderedLearner] = {}
         for name in wanted or schema.names:
@@ -51,7 +56,7 @@ class ColumnLearner:
             if kind is None:
                 empty = pa.types.is_null(schema.field(name).type)
                 why = "no row has a value" if empty else f"of type {schema.field(name).type}"
-                if name in wanted and not empty:
+                if name in {*wanted, *ordered} and not empty:
                     raise ValueError(f"the column {name!r} is {why}, which cannot be a feature.")
                 self.left_out[name] = why
             elif name in ordered or kind == "ordered":

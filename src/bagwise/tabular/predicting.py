@@ -195,6 +195,7 @@ def label_table(
     *,
     keep: Sequence[str] | None = None,
     labels_are: NumbersAre = "auto",
+    row_labels: str | None = None,
     skip_unmatched: bool = False,
     progress: bool = False,
     force: bool = False,
@@ -207,7 +208,8 @@ def label_table(
     right totals. Where counts are not exact, what is known of them takes their place, and the
     totals are those that are most probable. Rows of bags that are left out (`skip_unmatched`) are
     left out. The own effect of a bag does not matter here: given the counts, the labels do not
-    depend on it.
+    depend on it. With `row_labels`, a column of labels of some rows, these are kept and the others
+    have the rest of the counts.
     """
     source = Source(data, typed=False)
     known = read_labels(labels, key, known=model.classes, numbers_are=labels_are)
@@ -219,6 +221,7 @@ def label_table(
         key,
         known,
         columns=model.columns,
+        row_labels=row_labels,
         skip_unmatched=skip_unmatched,
         progress=progress,
     )

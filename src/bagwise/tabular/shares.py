@@ -15,7 +15,7 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
 from bagwise.likelihood import group_shares_with_effects
 from bagwise.tabular.bag_table import encode_rows
-from bagwise.tabular.columns import Columns
+from bagwise.tabular.columns import Columns, Surprises
 from bagwise.tabular.known_bags import KnownBags
 from bagwise.tabular.labels import bag_ids
 from bagwise.tabular.model import TableModel
@@ -66,6 +66,7 @@ def estimate_shares(
     processes: int = 1,
     keep: Path | None = None,
     progress: bool = False,
+    surprises: Surprises | None = None,
 ) -> list[GroupShare]:
     """The share of each class among the rows of each group, with a 95 % interval.
 
@@ -86,6 +87,7 @@ def estimate_shares(
         processes: that do so.
         keep: the model's folder; beside it, fits of the bootstrap are kept until all are done.
         progress: show a bar, on a terminal.
+        surprises: to which is added what rows have that those of `fit` had not.
     """
     known, effects = model.intervals, model.interval_effects
     if known is not None and model.known_bags is not None and effects is None:
@@ -95,6 +97,8 @@ def estimate_shares(
         )
     if bootstrap:
         _check_bootstrap(model, bootstrap, counts)
+    if not by:
+        raise ValueError("--by is empty; name the columns whose values make the groups.")
     source = Source(data, typed=False, as_text=list(by))
     source.require([*by, *model.columns.names])
     codes, names = _groups(source, by, model.columns)
@@ -106,7 +110,9 @@ def estimate_shares(
     if model.known_bags is not None:
         given = bag if counts is None else counts.key
         places = _bags_of_rows(model.known_bags, source, _bag_columns(model, source, given))[order]
-    inputs, _ = encode_rows(source, model.columns, order, len(codes), progress)
+    inputs, found_there = encode_rows(source, model.columns, order, len(codes), progress)
+    if surprises is not None:
+        surprises.update(found_there)
     group, G = codes[order], len(names)
     rows = np.bincount(group, minlength=G)
     in_known = None
@@ -287,6 +293,17 @@ def duncan_davis(group: IntArray, n_groups: int, bags: Bags) -> FloatArray:
     return shares
 
 
+def _texts(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """A column's values as they are written."""
+    column = batch.column(name)
+    if pa.types.is_nested(column.type):
+        raise ValueError(
+            f"the column {name!r} holds values of type {column.type}, which make no groups; choose "
+            "one of text, numbers or dates."
+        )
+    return column.cast(pa.string())
+
+
 def _groups(
     source: Source, by: Sequence[str], columns: Columns
 ) -> tuple[IntArray, list[tuple[str, ...]]]:
@@ -299,7 +316,7 @@ def _groups(
     numbers: dict[tuple[str, ...], int] = {}
     parts = []
     for batch in source.batches(list(by)):
-        texts = [pc.fill_null(batch.column(name).cast(pa.string()), MISSING) for name in by]
+        texts = [pc.fill_null(_texts(batch, name), MISSING) for name in by]
         values = list(zip(*(text.to_pylist() for text in texts), strict=True))
         parts.append([numbers.setdefault(value, len(numbers)) for value in values])
     if not numbers:

@@ -112,10 +112,9 @@ class CategoryLearner:
             return self._read(texts, rows, "numeric", written)
         if n_bad <= n_good:
             shown = ", ".join(repr(text) for text in plain.filter(pa.array(~good))[:3].to_pylist())
-            like = f" such as {written.style}" if written.style else ""
-            unit = f" with {written.unit}" if written.unit else ""
+            own = plain.filter(pa.array(good))[0].as_py()
             raise ValueError(
-                f"the column {self.name!r} holds numbers{like}{unit}, but in "
+                f"the column {self.name!r} holds numbers such as {own!r}, but in "
                 f"{counted(n_bad, 'row', 'rows')} text "
                 f"({shown}). Mend or empty these cells, or leave the column out with --exclude "
                 f"{self.name}; if its values are categories, say --categorical {self.name}."

@@ -40,6 +40,7 @@ MOST_HELD_OUT = 200_000  # up to so many instances
 PILOT = 100_000  # instances that rates are tried on,
 PILOT_BAGS = 10  # and bags, at least
 PILOT_EPOCHS = 8
+FEWEST_BAGS = 10  # of which it can be told whether another than a linear model is better
 VISITS = 2e6  # instances that training looks at, in all epochs together
 RUNG = 30_000  # instances, and
 RUNG_VISITS = 60_000  # looks at them, after which hopeless rates and models are left

@@ -30,6 +30,15 @@ from bagwise.training.options import TrainingOptions
 from bagwise.training.parts import Parts
 from bagwise.training.progress import TrainingProgress
 from bagwise.training.randomness import seeded
+from bagwise.training.requirements import (
+    check_arguments,
+    check_logits,
+    check_room,
+    check_views,
+    checked_loss,
+    dtypes_named,
+    own_metrics,
+)
 from bagwise.training.run_state import RunState, load_run, save_run
 from bagwise.training.selection import best_row
 from bagwise.training.tally import Tally, refuse_broken
@@ -104,6 +113,7 @@ def train(
     >>> (result.model(inputs).argmax(1) == labels).float().mean() > 0.9
     tensor(True)
     """
+    check_arguments(model, data, options, validation, test, device, callbacks)
     options = options or TrainingOptions()
     method = make_method(method)
     device = torch.device(device)
@@ -126,10 +136,11 @@ def train(
     inputs = data.inputs
     if isinstance(inputs, torch.Tensor):
         inputs = on_device(inputs, device)
-    bags = _bags_in_a_batch(model, data.bags.sizes, options)
+    bags = max(_bags_in_a_batch(model, data.bags.sizes, options), method.least_bags)
     most = instances_that_fit(model, inputs, device) if bags > 1 else None
     method.begin(data, device)
     room = room_of(options.batch_instances, bags, most)
+    check_room(method, data.bags.sizes, room, options.batch_instances)
     parts_of_bags = Parts(data.bags, room, method.kept, inputs)
     with seeded(options.seed, device):
         parts = {
@@ -260,16 +271,18 @@ def _epoch(
     row: Row = {"epoch": epoch, **tally.means(), "lr": schedule.rate}
     if data.labels is not None:
         row["train_accuracy"] = tally.accuracy()
-    row |= method.epoch_metrics()
+    row |= own_metrics(method, row)
     row["seconds"] = 0.0  # known when the epoch has been evaluated
     return row
 
 
 def _views(state: RunState, inputs: torch.Tensor, augment: Augment | None) -> list[torch.Tensor]:
     """The view of a batch that bags are learnt from, and another, if the method asks."""
-    second = state.method.second_view(inputs, state.generator)
+    second = state.method.second_view(inputs.clone(), state.generator)
     first = inputs if augment is None else augment(inputs, state.generator)
-    return [first] if second is None else [first, second]
+    views = [first] if second is None else [first, second]
+    check_views(views, inputs)
+    return views
 
 
 def _forward(
@@ -294,19 +307,9 @@ def _forward(
 def _logits(state: RunState, model: nn.Module, views: list[torch.Tensor], n: int) -> torch.Tensor:
     """(views * n, C) of a batch of n instances, of which the views are this worker's share."""
     inputs = views[0] if len(views) == 1 else torch.cat(views)
-    logits = state.group.logits(model, inputs, n)
-    expected = (len(inputs), state.n_classes)
-    if not isinstance(logits, torch.Tensor):
-        raise TypeError(
-            f"the model returns a {type(logits).__name__}; a tensor of logits, {expected} for "
-            f"{expected[0]} instances of {expected[1]} classes, is expected. Wrap a model that "
-            "returns more than that."
-        )
-    if logits.shape != expected:
-        raise ValueError(
-            f"the model returns {tuple(logits.shape)} for {expected[0]} instances of "
-            f"{expected[1]} classes; {expected} is expected."
-        )
+    with dtypes_named(model, inputs):
+        logits = state.group.logits(model, inputs, n)
+    check_logits(logits, len(inputs), state.n_classes)
     return state.group.gather(logits, n, len(views))
 
 
@@ -320,7 +323,7 @@ def _step(
 ) -> torch.Tensor:
     """One step of the optimizer; returns the loss before it."""
     loss = tally.watched(
-        logits, lambda: _loss(state.method, logits, parts.completed(batch, logits))
+        logits, lambda: checked_loss(state.method, logits, parts.completed(batch, logits))
     )
     state.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
@@ -329,19 +332,6 @@ def _step(
         nn.utils.clip_grad_norm_(state.model.parameters(), clip)
     state.optimizer.step()
     return loss.detach()
-
-
-def _loss(method: Method, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
-    """The method's loss, which is a tensor of one number."""
-    loss = method.loss(logits, batch)
-    if not isinstance(loss, torch.Tensor) or loss.dim() > 0:
-        is_tensor = isinstance(loss, torch.Tensor)
-        kind = f"shape {tuple(loss.shape)}" if is_tensor else f"type {type(loss).__name__}"
-        raise TypeError(
-            f"the loss of method {method.name or type(method).__name__!r} has {kind}; a tensor "
-            "without dimensions is expected, the mean loss per instance."
-        )
-    return loss
 
 
 def _finished(state: RunState, options: TrainingOptions) -> bool:

@@ -55,12 +55,23 @@ def new_optimizer(options: TrainingOptions, parameters: Iterable[torch.nn.Parame
                 f"the optimizer's factory returned a {type(made).__name__}; "
                 "a torch.optim.Optimizer is expected."
             )
+        if isinstance(made, torch.optim.LBFGS):
+            raise TypeError(
+                "LBFGS evaluates the loss several times in a step, which `train` does not; choose "
+                "an optimizer of single steps, such as Adam."
+            )
         return made
     given = {"lr": options.lr, "weight_decay": options.weight_decay, **options.optimizer_options}
     try:
         return OPTIMIZERS[options.optimizer](parameters, **given)
     except TypeError as error:
         raise ValueError(f"optimizer {options.optimizer!r}: {error}.") from None
+
+
+def check_options(options: TrainingOptions) -> None:
+    """Make optimizer and schedule once, so that a mistake in their options shows now."""
+    optimizer = new_optimizer(options, [torch.nn.Parameter(torch.zeros(1))])
+    Schedule(options, optimizer)
 
 
 def state_layout(options: TrainingOptions) -> dict[str, bool]:

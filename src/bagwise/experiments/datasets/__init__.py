@@ -51,6 +51,28 @@ class Dataset:
     test_labels: torch.Tensor
     n_classes: int = 10
 
+    def __post_init__(self) -> None:
+        parts = {
+            "training": (self.train_inputs, self.train_labels),
+            "test": (self.test_inputs, self.test_labels),
+        }
+        for part, (inputs, labels) in parts.items():
+            if len(inputs) != len(labels) or not len(labels):
+                raise ValueError(
+                    f"the {part} split of {self.name} has {len(inputs)} inputs and {len(labels)} "
+                    "labels; one label for each input, and at least one, is expected."
+                )
+            if not inputs.dtype == torch.float32:
+                raise ValueError(
+                    f"the {part} inputs of {self.name} are {inputs.dtype}; torch.float32, "
+                    "standardised, is expected."
+                )
+        if self.train_inputs.shape[1:] != self.test_inputs.shape[1:]:
+            raise ValueError(
+                f"training inputs of {self.name} have shape {tuple(self.train_inputs.shape[1:])}, "
+                f"test inputs {tuple(self.test_inputs.shape[1:])}; the same is expected."
+            )
+
 
 Loader = Callable[[Path | None, bool], Dataset]
 """loader(data_dir or None, whether to show progress) reads a data set."""
