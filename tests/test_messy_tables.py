@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -223,3 +225,21 @@ def test_categories_of_columns_that_are_no_features_are_refused(made: Path, tmp_
     code, output = command("fit", made / "rows.csv", *given, *more)
     assert code == 2
     assert "'sex' is said to be of categories, but is no feature" in output
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("r.csv", gzip.compress(b"ward,score\nw0,1\n"), "is gzip by its content.*with .gz"),
+        ("r.csv", b"PK\x03\x04 and so on", "is a spreadsheet or zip archive .*save it as CSV"),
+        ("r.csv", b"PAR1 and so on", "is Parquet by its content.*with .parquet"),
+    ],
+)
+def test_files_that_are_not_what_their_name_says_are_named(
+    made: Path, tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    given = ("--bag", "ward", "--labels", made / "bags.csv", "--out", tmp_path / "m")
+    code, output = command("fit", tmp_path / name, *given)
+    assert code == 2
+    assert re.search(message, output)

@@ -29,7 +29,9 @@ def show_fit(fitted: TableModel) -> None:
     shown.add_row(
         "bags",
         f"{data.n_bags:,}, of {data.sizes.smallest:,} to {data.sizes.largest:,} rows "
-        f"(median {data.sizes.median:,.0f})",
+        f"(median {data.sizes.median:,.0f})"
+        if data.sizes.smallest < data.sizes.largest
+        else f"{data.n_bags:,}, of {counted(data.sizes.largest, 'row', 'rows')} each",
     )
     if data.bags_left_out:
         names = ", ".join(data.bags_left_out_names[:8])
@@ -153,7 +155,7 @@ def show_scores(scores: Scores) -> None:
     """Accuracy, classes and confusions."""
     console.print(
         f"{counted(scores.n, 'row', 'rows')}: accuracy {scores.accuracy:.2%}, "
-        f"log loss {scores.log_loss:.4f}, "
+        f"log loss {max(scores.log_loss, 0.0):.4f}, "
         f"AUC {_number(scores.macro_auc)} (mean of the classes), "
         f"expected calibration error {scores.calibration_error:.4f}",
         soft_wrap=True,

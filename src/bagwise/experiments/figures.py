@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
@@ -95,7 +96,8 @@ def _by_bag_size(blocks: list[Block], path: Path) -> Path:
     handles: dict[str, Any] = {}
     for axes, block in zip(panels.flat, blocks, strict=False):
         sizes = block.bag_sizes
-        if known := _of_paper(block):
+        known = _of_paper(block)
+        if known:
             (handles["the paper's best"],) = axes.plot(
                 [*known], [*known.values()], color="black", linewidth=5, alpha=0.15
             )
@@ -114,7 +116,8 @@ def _by_bag_size(blocks: list[Block], path: Path) -> Path:
                 markersize=3,
                 **style,
             )
-        axes.set_ylim(0, 100)
+        means = [cell.mean for cell in block.cells.values()] + [*known.values()]
+        axes.set_ylim(10 * math.floor(min(means) / 10), 10 * math.ceil(max(means) / 10 + 1e-9))
         _label(axes, f"{block.dataset}, {block.model}", sizes)
     return _saved(figure, handles, path)
 

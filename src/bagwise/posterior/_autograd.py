@@ -186,6 +186,10 @@ class _Posterior(torch.autograd.Function):
         engine: str,
         options: list[float],
     ) -> tuple[tuple[torch.Tensor, ...], int]:
+        if info.batch_size == 0:
+            raise ValueError(
+                "vmap is over an empty dimension; at least one set of logits is needed."
+            )
         found = [
             _Posterior.apply(one, bags, engine, options)  # type: ignore[no-untyped-call]
             for one in log_probs.unbind(dims[0])

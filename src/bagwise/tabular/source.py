@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
+from bagwise.storage.files import begins
 from bagwise.tabular.inference import inferred
 from bagwise.tabular.values import is_text
 
@@ -25,6 +26,7 @@ Paths = str | Path | Iterable[str | Path]
 ROWS = 65_536  # of a batch
 _BLOCK = 8 << 20  # bytes of a CSV file read at a time
 _PARQUET = (".parquet", ".pq")
+_SPOOLED = "standard-input"
 _TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 
 
@@ -202,7 +204,7 @@ def spooled(paths: Iterable[str], stream: IO[bytes]) -> Iterator[list[str]]:
         first = stream.read(4)
         kinds = {b"PAR1": ".parquet", b"\x1f\x8b": ".csv.gz"}
         kind = next((kind for magic, kind in kinds.items() if first.startswith(magic)), ".csv")
-        file = Path(folder) / f"standard-input{kind}"
+        file = Path(folder) / f"{_SPOOLED}{kind}"
         with file.open("wb") as copy:
             copy.write(first)
             shutil.copyfileobj(stream, copy)
@@ -247,11 +249,37 @@ def paths_of(paths: Paths) -> list[Path]:
                 )
             if file.stat().st_size == 0:
                 rows = "rows are" if is_parquet(file) else "a header line and rows are"
-                raise ValueError(f"{file} is empty; {rows} expected.")
+                raise ValueError(f"{_shown(file)} is empty; {rows} expected.")
+            _refuse_other_content(file)
         files += found
     if not files:
         raise ValueError("no file was given.")
     return files
+
+
+_CONTENT = {  # how files begin, and what they should be called
+    b"\x1f\x8b": ("gzip", (".gz",)),
+    b"PAR1": ("Parquet", _PARQUET),
+    b"PK\x03\x04": ("a spreadsheet or zip archive", ()),
+    b"\xd0\xcf\x11\xe0": ("an old spreadsheet", ()),
+    b"SQLite format 3": ("an SQLite database", ()),
+}
+
+
+def _refuse_other_content(file: Path) -> None:
+    """A file whose content is of another kind than its name says is named, not read as text."""
+    first = begins(file)
+    for magic, (kind, endings) in _CONTENT.items():
+        if first.startswith(magic) and not file.name.lower().endswith(tuple(endings)):
+            todo = f"name it with {endings[0]} at the end" if endings else "save it as CSV"
+            raise ValueError(
+                f"{_shown(file)} is {kind} by its content, not what its name says; {todo}."
+            )
+
+
+def _shown(file: Path) -> str:
+    """A file as the user knows it."""
+    return "standard input" if file.stem.startswith(_SPOOLED) else str(file)
 
 
 def is_parquet(file: Path) -> bool:

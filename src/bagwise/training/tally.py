@@ -19,6 +19,9 @@ class DivergedError(RuntimeError):
     """The loss became NaN or infinite."""
 
 
+_FIRST = "epoch 1, batch 1"
+
+
 class Tally:
     """Losses and hits of the steps of an epoch.
 
@@ -89,6 +92,11 @@ def refuse_broken(model: nn.Module, place: str) -> None:
 
 def diverged(what: str, place: str) -> DivergedError:
     """The error that says what became NaN, where, and what to do."""
+    if place == _FIRST:
+        return DivergedError(
+            f"{what} became NaN or infinite in {place}, before anything was learnt. Are all "
+            "inputs finite and standardised, and is the loss finite for any logits?"
+        )
     return DivergedError(
         f"{what} became NaN or infinite in {place}. The usual causes are a learning rate that is "
         "too high (try a tenth of it) and inputs that are not standardised. The last checkpoint, "
