@@ -314,7 +314,7 @@ MISTAKES = {
     "sample smaller than rows": (["--labels-are", "sample"], ["3", "4"], "'w0' sum to 7, but"),
     "share of no count": (["--labels-are", "rounded"], ["0.777", "0.223"], "class 'no'"),
     "ranges that cannot be": ([], ["<5", "<5"], "bag 'w0' has 12 instances"),
-    "counts that do not sum": ([], ["5", "5"], "noisy, rounded and sample"),
+    "counts that do not sum": ([], ["5", "5"], "--labels-are sample if it is a random sample"),
 }  # fmt: skip
 
 

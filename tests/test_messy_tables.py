@@ -216,7 +216,7 @@ def test_rows_without_a_bag_that_are_left_out_are_counted(made: Path, tmp_path: 
     code, output = command("fit", tmp_path / "rows.csv", *given, *more)
     assert code == 0
     assert "12 rows of " in output
-    assert "without a bag are left out" in output
+    assert "have no bag and are left out" in output
 
 
 def test_categories_of_columns_that_are_no_features_are_refused(made: Path, tmp_path: Path) -> None:
@@ -234,6 +234,7 @@ def test_categories_of_columns_that_are_no_features_are_refused(made: Path, tmp_
         ("r.csv", b"PK\x03\x04 and so on", "is a spreadsheet or zip archive .*save it as CSV"),
         ("r.csv", b"PAR1 and so on", "is Parquet by its content.*with .parquet"),
     ],
+    ids=["gzip", "zip", "parquet"],
 )
 def test_files_that_are_not_what_their_name_says_are_named(
     made: Path, tmp_path: Path, name: str, content: bytes, message: str

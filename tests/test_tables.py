@@ -440,7 +440,8 @@ def test_bags_that_do_not_match_are_named_or_left_out(tmp_path: Path) -> None:
     labels = write(tmp_path / "l.csv", "bag,no,yes\nA,1,1\nC,0,1\n")
     with pytest.raises(ValueError, match=r"does not have 'B'.*no rows of 'C'.*1 row .*no bag"):
         read_bags(rows, "bag", labels)
-    table = read_bags(rows, "bag", labels, skip_unmatched=True)
+    with pytest.warns(UserWarning, match=r"1 row of .*r.csv has no bag and is left out"):
+        table = read_bags(rows, "bag", labels, skip_unmatched=True)
     assert table.bags.tolist() == ["A", "A"]
     assert len(table.X) == 2
     other = write(tmp_path / "o.csv", "bag,no,yes\na,1,1\n")
@@ -529,8 +530,11 @@ def test_the_index_that_pandas_writes_is_no_class(tmp_path: Path) -> None:
         found = read_labels(file, ["bag"])
         assert found.classes == ["no", "yes"]
         np.testing.assert_array_equal(found.numbers, plain.numbers)
-    file = write(tmp_path / "other.csv", ",bag,no,yes\n1,A,1,2\n2,B,3,0\n")
-    assert len(read_labels(file, ["bag"]).classes) == 3  # it may be a class
+    file = write(tmp_path / "other.csv", ",bag,no,yes\n1,A,1,2\n2,B,3,0\n")  # as R writes it
+    assert read_labels(file, ["bag"]).classes == ["no", "yes"]
+    file = write(tmp_path / "class.csv", ",bag,no,yes\n3,A,1,2\n2,B,3,0\n")
+    with pytest.raises(ValueError, match="a column without a name, '3' in row 1"):
+        read_labels(file, ["bag"])
 
 
 @pytest.mark.parametrize(

@@ -306,10 +306,10 @@ def to_bags(
             f"the numbers of bag {ids.tolist()[bag]!r} sum to {totals[bag]:g}: "
             f"{numbers[bag].tolist()}; proportions must sum to 1 (all to 100, if in percent), and "
             f"counts to the bag's {sizes[bag]} rows. Is one of the numbers a total, or no class? "
-            'If they are the classes of a larger or smaller group, say so: "relative" if the bag '
-            'has its shares, "sample" if it is a random sample of it. "rounded" is for shares '
-            "with few decimals, and noise has a name of its own. All this is numbers_are in "
-            "Python, --labels-are and --noise on the command line."
+            'If they are of a larger or smaller group, say numbers_are="relative" if the bag has '
+            'its shares, numbers_are="sample" if it is a random sample of it. Noise, rounded '
+            'shares and ranges are numbers_are=Laplace(4), numbers_are="rounded" and '
+            'numbers_are="ranges".'
         )
     bags = Bags.from_proportions(numbers, sizes, rounding="nearest")
     differences = np.abs(bags.proportions - numbers / totals[:, None]).max(axis=1)

@@ -345,7 +345,8 @@ def match_names(
         )
     if nameless:
         warnings.warn(
-            f"{counted(nameless, 'row', 'rows')} of {data_name} without a bag are left out.",
+            f"{counted(nameless, 'row', 'rows')} of {data_name} "
+            f"{'has no bag and is' if nameless == 1 else 'have no bag and are'} left out.",
             UserWarning,
             stacklevel=4,
         )

@@ -31,7 +31,10 @@ _OPTIONS = {
         "sample if it is"
     ),
     "leave clipped=True out": "leave --clipped out",
-    'numbers_are="counts"': "--labels-are counts",
+    **{
+        f'numbers_are="{kind}"': f"--labels-are {kind}"
+        for kind in ("counts", "relative", "sample", "rounded", "ranges")
+    },
     "numbers_are=Laplace(4)": "--noise laplace:4",
     "(Bags.from_noisy_counts, Bags.from_ranges)": "(--labels-are noisy, --labels-are ranges)",
     "say so with Rounded(2), for instance, or that they are proportions": (
