@@ -177,7 +177,7 @@ def test_estimate_says_which_shares_contradict_the_counts(made: Path) -> None:
     given = ("--by", "ward", "--bag", "ward", "--labels", made / "bags.csv")
     _, output = command("estimate", made / "model", made / "rows.csv", *given)
     assert "a share cannot lie outside its bounds." in output
-    assert "of 20 shares do: they are the model's" in output
+    assert "of 20 shares lie outside: they are the model's" in output
     assert "add up the p_ columns of `bagwise label`" in output
     _, output = command(
         "estimate", made / "model", made / "rows.csv", *given, "--labels-are", "relative"

@@ -23,7 +23,8 @@ Augment = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 alone, which is on the CPU and part of every checkpoint."""
 
 
-_SIZE, _SHARE = real_number(0, with_low=True), Rule("a number from 0 to 1", lambda x: 0 <= x <= 1)
+_SIZE = real_number(0, with_low=True)
+_SHARE = Rule("a number from 0 to 1", lambda value: _SIZE.accepts(value) and value <= 1)
 _VIEWS = {
     **dict.fromkeys(("rotation", "shift", "scale", "shear", "brightness"), _SIZE),
     **dict.fromkeys(("contrast", "cutout"), _SHARE),

@@ -306,9 +306,9 @@ def _say_bounds(found: list[GroupShare], labels_are: LabelsAre) -> None:
     outside = sum(not low - 5e-4 <= share <= high + 5e-4 for share, (low, high) in pairs)
     if outside:
         console.print(
-            f"{outside:,} of {len(pairs):,} shares do: they are the model's, which does not look "
-            "at the counts here. Where groups are bags or nearly so, add up the p_ columns of "
-            "`bagwise label`, which does.",
+            f"{outside:,} of {len(pairs):,} shares lie outside: they are the model's, which does "
+            "not look at the counts here. Where groups are bags or nearly so, add up the p_ "
+            "columns of `bagwise label`, which does.",
             highlight=False,
         )
 

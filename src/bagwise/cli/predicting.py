@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bagwise.cli.app import TABLES, Force, Ray, RayAddress, app, console, on_ray, user_errors
+from bagwise.cli.app import TABLES, Force, Ray, RayAddress, app, on_ray, user_errors
 from bagwise.cli.tables import (
     Bag,
     Clipped,
@@ -153,7 +153,7 @@ def label(
     one given what is known of them, and totals need not be those of the file. Earlier labels of
     such a model are replaced, another file only with --force.
     """
-    from bagwise.cli.showing import show_label_columns, show_written
+    from bagwise.cli.showing import show_label_columns, show_unused_labels, show_written
     from bagwise.tabular.knowledge import numbers_are_of
     from bagwise.tabular.model import TableModel
     from bagwise.tabular.predicting import label_table
@@ -176,11 +176,8 @@ def label(
         )
     show_written(written, out)
     show_label_columns(written, labels_are is LabelsAre.relative)
-    if row_labels is None and fitted.facts.data.labelled_rows:
-        console.print(
-            "Note: the model was fitted with labels of rows. --row-labels COLUMN keeps them.",
-            highlight=False,
-        )
+    if row_labels is None:
+        show_unused_labels(fitted)
 
 
 @app.command(rich_help_panel=TABLES)

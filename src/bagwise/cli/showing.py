@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +134,16 @@ def show_label_columns(written: Written, relative: bool = False) -> None:
         soft_wrap=True,
         highlight=False,
     )
+
+
+def show_unused_labels(model: TableModel) -> None:
+    """That `fit` knew labels of rows which `label` was not told."""
+    with suppress(ValueError):  # of a damaged fit.json
+        if model.facts.data.labelled_rows:
+            console.print(
+                "Note: the model was fitted with labels of rows. --row-labels COLUMN keeps them.",
+                highlight=False,
+            )
 
 
 def show_doubts(model: TableModel) -> None:

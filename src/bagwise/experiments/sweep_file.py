@@ -222,16 +222,24 @@ def _parse(content: dict[str, Any]) -> Sweep:
     pilot = content.get("pilot")
     if pilot is not None:
         pilot = Pilot.from_dict(pilot)
-        shortest = min(runs, key=lambda run: run.epochs)
-        if pilot.stages[-1] > shortest.epochs:
-            raise ValueError(
-                f"[pilot] has a stage of {pilot.stages[-1]} epochs, and runs of {shortest.method} "
-                f"have {shortest.epochs}; pilots are shorter than the runs that they are for."
-            )
     select = content.get("select", "accuracy")
     if select not in _SELECT:
         raise wrong(select, "select", f"one of {', '.join(_SELECT)}")
-    return Sweep(tuple(runs), pilot, select)
+    sweep = Sweep(tuple(runs), pilot, select)
+    if pilot is not None:
+        _refuse_long_pilots(sweep, pilot)
+    return sweep
+
+
+def _refuse_long_pilots(sweep: Sweep, pilot: Pilot) -> None:
+    """Pilots are shorter than the runs that they are for; a table would show them instead."""
+    rates = sweep.rates()
+    for run in sweep.runs:
+        if pilot.stages[-1] > run.epochs and len(rates[_cell(run)]) > pilot.keep:
+            raise ValueError(
+                f"[pilot] has a stage of {pilot.stages[-1]} epochs, and runs of {run.method} have "
+                f"{run.epochs}; pilots are shorter than the runs that they are for."
+            )
 
 
 def _method_options(content: dict[str, Any]) -> list[dict[str, Any]]:
