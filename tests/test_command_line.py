@@ -6,15 +6,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import bagwise
 from bagwise.cli import app
 from bagwise.experiments.datasets import DATASETS
+from bagwise.extras import MissingExtraError
 from bagwise.methods import METHODS
 from bagwise.networks import MODELS
 from bagwise.posterior import ENGINES
+from bagwise.training import DivergedError
+from bagwise.training.distributed import WorkerError
 
 HEAVY = ("torch", "numba", "numpy", "sklearn", "scipy", "pyarrow", "matplotlib", "ray", "pooch")
 
@@ -84,3 +88,33 @@ def test_a_mistake_is_one_line_and_with_debug_a_traceback(tmp_path: Path) -> Non
     long = CliRunner().invoke(app, ["--debug", *arguments])
     assert isinstance(long.exception, ValueError)
     assert isinstance(CliRunner().invoke(app, arguments).exception, SystemExit)
+
+
+def test_a_bug_is_a_traceback_and_no_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planted(*_: object) -> None:
+        np.zeros(2) + np.zeros(3)
+
+    monkeypatch.setattr("bagwise.experiments.export.read_runs", planted)
+    done = CliRunner().invoke(app, ["table", str(tmp_path)])
+    assert done.exit_code == 1
+    assert not isinstance(done.exception, bagwise.BagwiseError)
+    assert "broadcast" in str(done.exception)
+    assert "Error:" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("error", "builtin"),
+    [
+        (bagwise.InputError, ValueError),
+        (MissingExtraError, ImportError),
+        (DivergedError, RuntimeError),
+        (WorkerError, RuntimeError),
+    ],
+)
+def test_errors_for_users_have_one_class_and_one_of_python(
+    error: type[Exception], builtin: type[Exception]
+) -> None:
+    assert issubclass(error, bagwise.BagwiseError)
+    assert issubclass(error, builtin)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bagwise.bags import Bags, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
     from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
+    from bagwise.errors import BagwiseError, InputError
     from bagwise.estimator import BagKFold, LLPClassifier, bag_scorer
     from bagwise.losses import (
         cc_loss,
@@ -29,9 +30,11 @@ __all__ = [
     "BagDataset",
     "BagKFold",
     "Bags",
+    "BagwiseError",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Gaussian",
+    "InputError",
     "LLPClassifier",
     "Laplace",
     "Posterior",
@@ -59,6 +62,7 @@ __version__ = "0.1.0"
 _ROOMS = {
     "bags": ("Bags", "DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Laplace"),
     "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
+    "errors": ("BagwiseError", "InputError"),
     "estimator": ("BagKFold", "LLPClassifier", "bag_scorer"),
     "losses": (
         "cc_loss",

@@ -14,6 +14,7 @@ import torch
 from torch.nn.functional import affine_grid, grid_sample
 
 from bagwise.checks import TRUE_OR_FALSE, Rule, check_all, real_number
+from bagwise.errors import InputError
 from bagwise.registry import Registry
 
 __all__ = ["AUGMENTATIONS", "Augment", "ImageViews", "find_augmentation"]
@@ -73,7 +74,7 @@ class ImageViews:
     def __call__(self, images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """One view of each image, as floats."""
         if images.dim() != 4:
-            raise ValueError(
+            raise InputError(
                 f"the inputs have shape {tuple(images.shape)}; these views are of images (n, "
                 "channels, height, width). For others, let augment be a function of your own."
             )

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from bagwise.errors import InputError
+
 # As tuples: torch.compile, which looks into engines, does not know the union of types.
 _NUMPY = (np.integer, np.floating)
 _NUMBERS = (int, float)
@@ -26,7 +28,7 @@ class Rule:
 
     >>> Rule("an even number", lambda value: value % 2 == 0).check("pairs", 3)
     Traceback (most recent call last):
-    ValueError: pairs is 3; an even number is expected.
+    bagwise.errors.InputError: pairs is 3; an even number is expected.
     """
 
     expected: str
@@ -35,7 +37,7 @@ class Rule:
     def check(self, name: str, value: object) -> None:
         """Raise a ValueError unless the value is accepted."""
         if not self.accepts(value):
-            raise ValueError(f"{name} is {value!r}; {self.expected} is expected.")
+            raise InputError(f"{name} is {value!r}; {self.expected} is expected.")
 
     def or_none(self) -> Rule:
         """The same values, and None."""

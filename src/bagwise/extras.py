@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from bagwise.errors import BagwiseError
 
-class MissingExtraError(ImportError):
+
+class MissingExtraError(BagwiseError, ImportError):
     """A package of one of Bagwise's extras is not installed."""
 
 

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from bagwise.bags import Bags
+from bagwise.errors import InputError
 from bagwise.posterior import bag_posterior
 from bagwise.posterior._autograd import is_traced
 from bagwise.posterior._logits import (
@@ -140,7 +141,7 @@ def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean"
     """
     check_logits(logits, bags)
     if bags.row_labels is not None:
-        raise ValueError(
+        raise InputError(
             "DLLP learns from shares alone, and some instances have known labels; use cc or rc."
         )
     log_p = log_probs(logits)
@@ -175,7 +176,7 @@ def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean")
     """
     check_logits(logits, bags)
     if bags.row_labels is not None or bags.potentials is not None:
-        raise ValueError(
+        raise InputError(
             "PVC learns from exact counts alone, and here some are not exact or some labels are "
             "known; use cc or rc."
         )
@@ -341,12 +342,12 @@ def llpfc_loss(
         )
     N, C = logits.shape
     if transitions.shape[1:] != (C, C):
-        raise ValueError(
+        raise InputError(
             f"transitions has shape {tuple(transitions.shape)}; matrices of {C} x {C}, as there "
             f"are {C} classes, are expected."
         )
     if groups is None and len(transitions) != N:
-        raise ValueError(
+        raise InputError(
             f"there are {len(transitions)} transition matrices for {N} instances; give "
             "one for each instance, or one for each group together with groups."
         )
@@ -394,7 +395,7 @@ def _reduced(terms: torch.Tensor, reduction: Reduction, n_instances: int) -> tor
         return terms.sum()
     if reduction == "mean":
         return terms.sum() / n_instances
-    raise ValueError(f'reduction is {reduction!r}; choose "mean", "sum" or "none".')
+    raise InputError(f'reduction is {reduction!r}; choose "mean", "sum" or "none".')
 
 
 def _bag_of_row(bags: Bags, device: torch.device) -> torch.Tensor:

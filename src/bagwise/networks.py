@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from bagwise.errors import InputError
 from bagwise.registry import Registry
 
 __all__ = [
@@ -174,7 +175,7 @@ def lenet5(shape: tuple[int, ...], n_classes: int) -> nn.Module:
     """
     channels = _channels(shape)
     if min(shape[1:]) < 12:
-        raise ValueError(
+        raise InputError(
             f"an instance has shape {shape}; lenet5 needs images of 12 x 12 pixels or more."
         )
     places = math.prod((side // 2 - 4) // 2 for side in shape[1:])
@@ -294,7 +295,7 @@ def make_model(model: str | Factory, shape: tuple[int, ...], n_classes: int) -> 
 
 def _channels(shape: tuple[int, ...]) -> int:
     if len(shape) != 3:
-        raise ValueError(
+        raise InputError(
             f"an instance has shape {shape}; a convolutional model needs images "
             "(channels, height, width). Use linear or mlp for tables."
         )

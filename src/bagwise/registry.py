@@ -19,13 +19,15 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
+from bagwise.errors import InputError
+
 PLUGINS = "BAGWISE_PLUGINS"  # names of modules with commas between, for processes started from here
 
 T = TypeVar("T")
 _D = TypeVar("_D")
 
 
-class UnknownNameError(ValueError, KeyError):
+class UnknownNameError(InputError, KeyError):
     """There is nothing of that name."""
 
     __str__ = Exception.__str__  # a KeyError shows its message in quotes
@@ -69,7 +71,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     def _check_name(self, name: object) -> None:
         if not isinstance(name, str) or not re.fullmatch(r"[^\W\d_][\w-]*", name):
-            raise ValueError(
+            raise InputError(
                 f'a {self.kind} is registered as {name!r}; write @register("name") with a name of '
                 "letters, digits, underscores and hyphens that begins with a letter."
             )
@@ -80,12 +82,12 @@ class Registry(MutableMapping[str, T], Generic[T]):
             raise TypeError(f"{thing!r} is registered as a {self.kind}; it cannot be called.")
         for known, other in self._known.items():
             if known == name and _place(other) != _place(thing):
-                raise ValueError(
+                raise InputError(
                     f"there is a {self.kind} {name!r} already, {_place(other)}; "
                     "choose another name."
                 )
             if known != name and other is thing:
-                raise ValueError(
+                raise InputError(
                     f"{_place(thing)} is registered as {known!r} already; it has one name."
                 )
         self._known[name] = thing
@@ -98,7 +100,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
             try:
                 thing = point.load()
             except Exception as error:  # whatever a stranger's module does
-                raise ValueError(
+                raise InputError(
                     f"the {self.kind} {name!r} of {_package(point)} cannot be loaded "
                     f"({type(error).__name__}: {error}); update or remove that package."
                 ) from error
@@ -132,7 +134,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
             taken = own is not None and _place(own) != point.value.replace(":", ".")
             if taken or found.get(point.name, point).value != point.value:
                 other = _place(own) if taken else found[point.name].value
-                raise ValueError(
+                raise InputError(
                     f"{_package(point)} brings a {self.kind} {point.name!r}, but there is one "
                     f"already, {other}; rename one of them or remove the package."
                 )
@@ -158,7 +160,7 @@ def load_plugins(modules: Iterable[str] = ()) -> None:
         try:
             importlib.import_module(name)
         except Exception as error:  # whatever a stranger's module does
-            raise ValueError(
+            raise InputError(
                 f"the plugin {name!r} cannot be imported ({type(error).__name__}: {error}); a "
                 "module is expected that lies in the current folder or is installed, without "
                 "the .py of its file."

@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from bagwise.errors import InputError
+
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 ArrayLike = npt.ArrayLike | torch.Tensor
@@ -21,7 +23,7 @@ def numbers(values: ArrayLike, name: str, ndim: int, gaps: bool = False) -> Floa
     wrong = np.isinf(array) if gaps else ~np.isfinite(array)
     if wrong.any():
         bad = np.argwhere(wrong)[0]
-        raise ValueError(
+        raise InputError(
             f"{name}[{_place(bad)}] is {array[tuple(bad)]}; finite numbers are needed."
         )
     return array
@@ -41,12 +43,12 @@ def refuse_fractions(found: FloatArray, name: str) -> None:
     """Refuse numbers that are not whole, or too large to tell; NaN passes."""
     if (np.abs(found) > 2**53).any():
         bad = np.argwhere(np.abs(found) > 2**53)[0]
-        raise ValueError(f"{name}[{_place(bad)}] is {found[tuple(bad)]:g}; that is too large.")
+        raise InputError(f"{name}[{_place(bad)}] is {found[tuple(bad)]:g}; that is too large.")
     wrong = ~np.isnan(found) & (found != np.rint(found))
     if wrong.any():
         bad = np.argwhere(wrong)[0]
         hint = "; if these are proportions, use Bags.from_proportions" if name == "counts" else ""
-        raise ValueError(
+        raise InputError(
             f"{name}[{_place(bad)}] is {found[tuple(bad)]:g}; whole numbers are needed{hint}."
         )
 
@@ -63,16 +65,16 @@ def plain_array(values: ArrayLike, name: str, ndim: int) -> npt.NDArray[Any]:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise ValueError(f"{name} has rows of different lengths; give a full table.") from error
+        raise InputError(f"{name} has rows of different lengths; give a full table.") from error
     if array.ndim != ndim:
         expected = {1: "one dimension is", 2: "two dimensions (bags, classes) are"}[ndim]
-        raise ValueError(f"{name} has shape {array.shape}; {expected} expected.")
+        raise InputError(f"{name} has shape {array.shape}; {expected} expected.")
     if array.size == 0:
         return array.astype(np.int64)
     if array.dtype == object:
         array = _of_objects(array)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} holds {array.dtype} values; numbers are needed.")
+        raise InputError(f"{name} holds {array.dtype} values; numbers are needed.")
     return array
 
 
@@ -108,7 +110,7 @@ def bag_sizes(sizes: ArrayLike) -> IntArray:
     """(B,) sizes of bags, each at least 1."""
     found = whole_numbers(sizes, "sizes", ndim=1)
     if (bad := first(found < 1)) is not None:
-        raise ValueError(f"bag {bad} has size {found[bad]}; leave empty bags out.")
+        raise InputError(f"bag {bad} has size {found[bad]}; leave empty bags out.")
     return found
 
 
@@ -122,13 +124,13 @@ def bag_table(values: ArrayLike, sizes: IntArray, name: str, gaps: bool = False)
 def check_table(found: npt.NDArray[Any], sizes: IntArray, name: str) -> None:
     """Refuse a table that has not a row for each bag."""
     if len(sizes) != len(found):
-        raise ValueError(
+        raise InputError(
             f"sizes describes {len(sizes)} bags and {name} {len(found)}; "
             f"give one row of {name.replace('_', ' ')} for each bag."
         )
     if len(sizes) == 0 or found.shape[1] == 0:
-        raise ValueError(
+        raise InputError(
             f"{name} has shape {found.shape}; at least one bag and one class are needed."
         )
     if (bad := first(sizes < 1)) is not None:
-        raise ValueError(f"bag {bad} has size {sizes[bad]}; leave empty bags out.")
+        raise InputError(f"bag {bad} has size {sizes[bad]}; leave empty bags out.")

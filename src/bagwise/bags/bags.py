@@ -30,6 +30,7 @@ from bagwise.bags.constructors import Constructors
 from bagwise.bags.parts import check_part, potentials_of_part
 from bagwise.bags.potentials import Potentials, join, of_counts, unpacked
 from bagwise.bags.row_labels import refuse_wrong_labels, rule_out
+from bagwise.errors import InputError
 
 _Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
 
@@ -82,13 +83,13 @@ class Bags(Constructors):
         counts_ = whole_numbers(plain, "counts", ndim=2)
         check_table(counts_, sizes_, "counts")
         if (bad := first((counts_ < 0).any(axis=1))) is not None:
-            raise ValueError(
+            raise InputError(
                 f"bag {bad} has a negative count: {shown_row(counts_[bad])}; "
                 "counts must be 0 or more."
             )
         totals = counts_.sum(axis=1)
         if (bad := first(totals != sizes_)) is not None:
-            raise ValueError(
+            raise InputError(
                 f"the counts of bag {bad} sum to {totals[bad]}, but its size is {sizes_[bad]}: "
                 f"{shown_row(counts_[bad])}; every instance carries exactly one label."
             )
@@ -148,9 +149,9 @@ class Bags(Constructors):
         """
         parts = list(parts)
         if not parts:
-            raise ValueError("there are no bags to join; at least one part is needed.")
+            raise InputError("there are no bags to join; at least one part is needed.")
         if len({part.n_classes for part in parts}) > 1:
-            raise ValueError(
+            raise InputError(
                 f"bags of {[part.n_classes for part in parts]} classes cannot be joined; "
                 "parts with the same number of classes are needed."
             )
@@ -236,7 +237,7 @@ class Bags(Constructors):
         """
         if self.potentials is not None:
             bad = int(np.argmin(self.potentials.is_sharp))
-            raise ValueError(
+            raise InputError(
                 f"the counts of bag {bad} are not known exactly: from "
                 f"{shown_row(self.least[bad])} to {shown_row(self.potentials.high[bad])}. "
                 "expected_counts are their best guess, potentials all that is known."
@@ -326,7 +327,7 @@ class Bags(Constructors):
         """
         index_ = self._bag_index(index)
         if len(index_) == 0:
-            raise ValueError("index selects no bag; at least one is needed.")
+            raise InputError("index selects no bag; at least one is needed.")
         if self.potentials is None:
             found = Bags.of_arrays(self.sizes[index_], self.least[index_])
         else:
@@ -363,7 +364,7 @@ class Bags(Constructors):
         array([[2., 1.]])
         """
         if len(self) != 1:
-            raise ValueError(f"there are {len(self)} bags; select one of them first.")
+            raise InputError(f"there are {len(self)} bags; select one of them first.")
         rows_, shares_ = whole_numbers(rows, "rows", ndim=1), numbers(shares, "shares", ndim=1)
         check_part(rows_, self.n_instances, shares_, self.n_classes)
         K, rest, C = len(rows_), self.n_instances - len(rows_), self.n_classes

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bagwise.bags.arrays import IntArray
+from bagwise.errors import InputError
 
 
 def batches_of(
@@ -14,9 +15,9 @@ def batches_of(
 ) -> Iterator[IntArray]:
     """Parts of `order`, bags of these sizes in that order: see `Bags.batches`."""
     if instances < 1:
-        raise ValueError(f"instances is {instances}; a batch needs room for at least one.")
+        raise InputError(f"instances is {instances}; a batch needs room for at least one.")
     if bags < 1:
-        raise ValueError(f"bags is {bags}; a batch needs at least one.")
+        raise InputError(f"bags is {bags}; a batch needs at least one.")
     ends = np.cumsum(sizes)
     starts = np.concatenate([[0], ends])  # the first row of each bag, in this order
     limit = int(starts[-1]) if most is None else most

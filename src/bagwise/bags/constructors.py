@@ -21,6 +21,7 @@ from bagwise.bags.noise import Noise
 from bagwise.bags.potentials import Potentials
 from bagwise.bags.row_labels import counts_of_labels
 from bagwise.bags.shares import counts_of_shares
+from bagwise.errors import InputError
 
 
 class Constructors:
@@ -86,7 +87,7 @@ class Constructors:
             )
         fractions = (observed != np.rint(observed)) & ~np.isnan(observed)
         if noise.whole and (bad := first(fractions.any(axis=1))) is not None:
-            raise ValueError(
+            raise InputError(
                 f"bag {bad} has counts {shown_row(observed[bad])}, but discrete noise leaves whole "
                 "numbers; Laplace or Gaussian noise does not."
             )
@@ -112,7 +113,7 @@ class Constructors:
             bounds.append(bag_table(bound, sizes_, name, gaps=True))
             refuse_fractions(bounds[-1], name)
         if bounds[0].shape != bounds[1].shape:
-            raise ValueError(
+            raise InputError(
                 f"low has shape {bounds[0].shape} and high {bounds[1].shape}; "
                 "both need a row for each bag and a column for each class."
             )
@@ -138,7 +139,7 @@ class Constructors:
         population = whole_numbers(population_counts, "population_counts", ndim=2)
         check_table(population, sizes_, "population_counts")
         if (bad := first((population < 0).any(axis=1))) is not None:
-            raise ValueError(
+            raise InputError(
                 f"bag {bad} has a negative count: {shown_row(population[bad])}; "
                 "counts must be 0 or more."
             )
@@ -175,11 +176,11 @@ class Constructors:
         array([[3, 3, 4]])
         """
         if rounding not in ("exact", "nearest"):
-            raise ValueError(f'rounding is {rounding!r}; choose "exact" or "nearest".')
+            raise InputError(f'rounding is {rounding!r}; choose "exact" or "nearest".')
         sizes_ = bag_sizes(sizes)
         shares = bag_table(proportions, sizes_, "proportions", gaps=decimals is not None)
         if (bad := first((shares < 0).any(axis=1))) is not None:
-            raise ValueError(
+            raise InputError(
                 f"bag {bad} has a negative proportion: {shown_row(shares[bad])}; "
                 "proportions must be 0 or more."
             )

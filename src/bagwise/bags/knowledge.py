@@ -12,6 +12,7 @@ from scipy.special import gammaln
 from bagwise.bags.arrays import FloatArray, IntArray, first, shown_row
 from bagwise.bags.noise import Noise
 from bagwise.bags.potentials import Potentials, begins_of
+from bagwise.errors import InputError
 
 
 def of_ranges(low: FloatArray, high: FloatArray, sizes: IntArray) -> Potentials:
@@ -19,19 +20,19 @@ def of_ranges(low: FloatArray, high: FloatArray, sizes: IntArray) -> Potentials:
     low = np.where(np.isnan(low), 0.0, low)
     high = np.where(np.isnan(high), sizes[:, None], high)
     if (bad := first(((low < 0) | (high < 0)).any(axis=1))) is not None:
-        raise ValueError(
+        raise InputError(
             f"bag {bad} has a negative count: from {shown_row(low[bad])} to "
             f"{shown_row(high[bad])}; counts must be 0 or more."
         )
     if (bad := first((low > high).any(axis=1))) is not None:
         c = int(np.argmax(low[bad] > high[bad]))
-        raise ValueError(
+        raise InputError(
             f"bag {bad} has at least {low[bad, c]:g} and at most {high[bad, c]:g} instances of "
             f"class {c}; the lower bound must not be above the upper one."
         )
     if (bad := first((low > sizes[:, None]).any(axis=1))) is not None:
         c = int(np.argmax(low[bad] > sizes[bad]))
-        raise ValueError(
+        raise InputError(
             f"bag {bad} has at least {low[bad, c]:g} instances of class {c}, but only {sizes[bad]} "
             "instances in all; correct the range or the rows."
         )
@@ -44,7 +45,7 @@ def of_noisy_counts(observed: FloatArray, sizes: IntArray, noise: Noise) -> Pote
     Densities are divided by their largest value, so that no likelihood is above 1.
     """
     if noise.clipped and (bad := first((observed < 0).any(axis=1))) is not None:
-        raise ValueError(
+        raise InputError(
             f"bag {bad} has a count below 0, {shown_row(observed[bad])}, though they are said to "
             "be clipped at 0; leave clipped=True out."
         )
@@ -76,7 +77,7 @@ def of_population(population: IntArray, sizes: IntArray) -> Potentials:
     """f(m) = binomial(population, m): the K rows are a random sample of the population."""
     totals = population.sum(axis=1)
     if (bad := first(totals < sizes)) is not None:
-        raise ValueError(
+        raise InputError(
             f"the population counts of bag {bad} sum to {totals[bad]}, but it has {sizes[bad]} "
             f"instances: {shown_row(population[bad])}; a sample is no larger than what it is from."
         )
@@ -102,13 +103,13 @@ def _log_binomial(n: FloatArray | IntArray, m: FloatArray | IntArray) -> FloatAr
 def of_rounded_shares(shares: FloatArray, sizes: IntArray, decimals: int) -> Potentials:
     """The counts whose shares round to these."""
     if not isinstance(decimals, int) or not 0 <= decimals <= 15:
-        raise ValueError(f"decimals is {decimals!r}; a whole number from 0 to 15 is expected.")
+        raise InputError(f"decimals is {decimals!r}; a whole number from 0 to 15 is expected.")
     K = sizes[:, None]
     slack = K * (0.5 * 10.0**-decimals + 1e-9)
     low, high = np.ceil(np.maximum(shares * K - slack, 0)), np.floor(shares * K + slack)
     if (bad := first((low > high).any(axis=1))) is not None:
         c = int(np.argmax(low[bad] > high[bad]))
-        raise ValueError(
+        raise InputError(
             f"no count of the {sizes[bad]} instances of bag {bad} is a share of "
             f"{shares[bad, c]:g} (class {c}), rounded to {decimals} decimals; give fewer decimals, "
             "or use Bags.from_sample if the share is that of a larger group."
@@ -128,7 +129,7 @@ def _over_windows(
     # What the bounds of the other classes leave; a second look finds no more than the first.
     least, most = low.sum(axis=1, keepdims=True), high.sum(axis=1, keepdims=True)
     if (bad := first((least > K)[:, 0] | (most < K)[:, 0])) is not None:
-        raise ValueError(
+        raise InputError(
             f"bag {bad} has {sizes[bad]} instances, but its classes have at least "
             f"{least[bad, 0]:g} and at most {most[bad, 0]:g} together: from "
             f"{shown_row(low[bad])} to {shown_row(high[bad])}; every instance carries one label."

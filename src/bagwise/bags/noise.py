@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy.special import log_ndtr
 
 from bagwise.bags.arrays import FloatArray
+from bagwise.errors import InputError
 
 REACH = 700.0
 """A count under which an observed number is exp(-REACH) times less probable than under the best one
@@ -36,7 +37,7 @@ class Noise(ABC):
     def __post_init__(self) -> None:
         width = np.asarray(self.width, dtype=np.float64)
         if not (np.isfinite(width) & (width > 0)).all():
-            raise ValueError(
+            raise InputError(
                 f"the width of {type(self).__name__} noise is {self.width!r}; a positive number is "
                 "expected (for counts without noise, use Bags(sizes, counts))."
             )
@@ -46,7 +47,7 @@ class Noise(ABC):
         try:
             return np.broadcast_to(np.asarray(self.width, dtype=np.float64), shape)
         except ValueError:
-            raise ValueError(
+            raise InputError(
                 f"the width of the noise has shape {np.shape(self.width)}, which does not fit "
                 f"{shape[0]} bags of {shape[1]} classes; give a number, (C,), (B, 1) or (B, C)."
             ) from None

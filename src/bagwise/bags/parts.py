@@ -7,6 +7,7 @@ from scipy.special import gammaln, logsumexp, xlogy
 
 from bagwise.bags.arrays import FloatArray, IntArray, first
 from bagwise.bags.potentials import Potentials, begins_of
+from bagwise.errors import InputError
 
 _SPREADS = 12.0  # standard deviations of the rest's counts that are looked at
 _TINY = 1e-250  # sums that may have lost terms below the smallest numbers
@@ -16,18 +17,18 @@ _AT_ONCE = 2**20  # terms of sums of logarithms
 def check_part(rows: IntArray, size: int, shares: FloatArray, n_classes: int) -> None:
     """Refuse what are no instances of a bag of that size, and what are no shares of the classes."""
     if len(rows) == 0:
-        raise ValueError("rows selects no instance; a part has at least one.")
+        raise InputError("rows selects no instance; a part has at least one.")
     if (bad := first((rows < 0) | (rows >= size))) is not None:
-        raise ValueError(f"rows[{bad}] is {rows[bad]}; the bag has instances 0 to {size - 1}.")
+        raise InputError(f"rows[{bad}] is {rows[bad]}; the bag has instances 0 to {size - 1}.")
     found, times = np.unique(rows, return_counts=True)
     if (bad := first(times > 1)) is not None:
-        raise ValueError(f"row {found[bad]} is given {times[bad]} times; give each row once.")
+        raise InputError(f"row {found[bad]} is given {times[bad]} times; give each row once.")
     if len(shares) != n_classes:
-        raise ValueError(
+        raise InputError(
             f"there are {len(shares)} shares for {n_classes} classes; give one for each class."
         )
     if (bad := first(shares < 0)) is not None:
-        raise ValueError(f"shares[{bad}] is {shares[bad]:g}; shares must be 0 or more.")
+        raise InputError(f"shares[{bad}] is {shares[bad]:g}; shares must be 0 or more.")
 
 
 def potentials_of_part(

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from bagwise.bags.arrays import IntArray, first, shown_row
+from bagwise.errors import InputError
 
 
 def refuse_wrong_labels(
@@ -19,12 +20,12 @@ def refuse_wrong_labels(
     """
     n_classes = least.shape[1]
     if len(labels) != offsets[-1]:
-        raise ValueError(
+        raise InputError(
             f"there are {len(labels)} labels, but the bags have {offsets[-1]} instances; give one "
             "for each, and -1 where it is not known."
         )
     if (bad := first((labels < -1) | (labels >= n_classes))) is not None:
-        raise ValueError(
+        raise InputError(
             f"the label of row {bad} is {labels[bad]}; labels lie in 0 .. {n_classes - 1}, and -1 "
             "says that one is not known."
         )
@@ -36,7 +37,7 @@ def refuse_wrong_labels(
     if (bad := first(bags)) is not None:
         c = int(np.argmax(known[bad] > most[bad]))
         row = rows[cells == bad * n_classes + c][most[bad, c]]  # the first that is too many
-        raise ValueError(
+        raise InputError(
             f"row {row} is labelled {c}, but bag {bad} has at most {most[bad, c]} instances of "
             f"that class and {known[bad, c]} are labelled so; its counts are at most "
             f"{shown_row(most[bad])}. Correct the label or the counts; if the counts are rough, "
@@ -46,7 +47,7 @@ def refuse_wrong_labels(
     missing = np.maximum(least - known, 0).sum(axis=1)
     if (bad := first(missing > unknown)) is not None:
         row = int(offsets[bad] + np.argmax(labels[offsets[bad] : offsets[bad + 1]] >= 0))
-        raise ValueError(
+        raise InputError(
             f"the labels of bag {bad} (row {row} is its first) leave {unknown[bad]} instances "
             f"without one, but its counts of at least {shown_row(least[bad])} need "
             f"{missing[bad]} more; correct the labels or the counts."
@@ -57,14 +58,14 @@ def refuse_wrong_labels(
 def counts_of_labels(labels: IntArray, sizes: IntArray, n_classes: int | None) -> IntArray:
     """(B, C) counts of labels that are all known."""
     if sizes.sum() != len(labels):
-        raise ValueError(
+        raise InputError(
             f"sizes sum to {sizes.sum()}, but there are {len(labels)} labels; "
             "give one label for each instance."
         )
     if n_classes is None:
         n_classes = int(labels.max()) + 1 if len(labels) else 0
     if (bad := first((labels < 0) | (labels >= n_classes))) is not None:
-        raise ValueError(
+        raise InputError(
             f"the label of row {bad} is {labels[bad]}; "
             f"labels must lie in 0 .. {n_classes - 1} (n_classes={n_classes})."
         )

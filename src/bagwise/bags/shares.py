@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags.arrays import FloatArray, IntArray, first, shown_row
+from bagwise.errors import InputError
 
 # A count is read off a proportion when size * proportion is this close to a whole number. It allows
 # for proportions held in single precision in bags of thousands.
@@ -16,7 +17,7 @@ def counts_of_shares(shares: FloatArray, sizes: IntArray, rounding: str) -> IntA
     totals = shares.sum(axis=1)
     slack = 1e-4 if rounding == "exact" else rounding_slack(shares)
     if (bad := first(np.abs(totals - 1) > slack)) is not None:
-        raise ValueError(
+        raise InputError(
             f"the proportions of bag {bad} sum to {totals[bad]:.6g}: {shown_row(shares[bad])}; "
             "they must sum to 1 (if these are counts, use Bags(sizes, counts))."
         )
@@ -26,7 +27,7 @@ def counts_of_shares(shares: FloatArray, sizes: IntArray, rounding: str) -> IntA
     counts = np.rint(expected)
     off = np.abs(counts - expected).max(axis=1, initial=0)
     if (bad := first(off > _COUNT_TOLERANCE)) is not None:
-        raise ValueError(
+        raise InputError(
             f"the proportions of bag {bad} times its size {sizes[bad]} are not whole numbers: "
             f'{shown_row(expected[bad])}; use rounding="nearest" if they were rounded.'
         )

@@ -14,7 +14,8 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from bagwise import __version__
-from bagwise.extras import MissingExtraError, require
+from bagwise.errors import BagwiseError, InputError
+from bagwise.extras import require
 from bagwise.registry import load_plugins
 
 
@@ -107,7 +108,7 @@ def user_errors(stopped: str | Callable[[], str] = "Stopped.") -> Iterator[None]
         for text in dict.fromkeys(harmless(str(warning.message)) for warning in noted):
             typer.echo(f"Note: {text}", err=True)
     except Exception as error:
-        if _debug or not isinstance(error, _mistakes()):
+        if _debug or not isinstance(error, BagwiseError | OSError):
             raise
         typer.echo(f"Error: {harmless(' '.join(str(error).split()))}", err=True)
         raise typer.Exit(2) from error
@@ -143,7 +144,7 @@ def options_of(
     for setting in settings or []:
         name, equals, text = setting.partition("=")
         if not equals or not name.strip():
-            raise ValueError(
+            raise InputError(
                 f"{option} is {setting!r}; NAME=VALUE is expected, epsilon=0.5 for one."
             )
         try:
@@ -158,20 +159,12 @@ def options_of(
 def on_ray(ray: bool, address: str | None, workers: int | None) -> bool:
     """Whether a command is to use Ray; its other options need that."""
     if workers is not None and workers < 1:
-        raise ValueError(f"--workers is {workers}; a number from 1 is expected.")
+        raise InputError(f"--workers is {workers}; a number from 1 is expected.")
     if workers is not None and not (ray or address):
-        raise ValueError("--workers says how many processes of Ray work; add --ray.")
+        raise InputError("--workers says how many processes of Ray work; add --ray.")
     if ray or address:
         require("ray", "ray")
     return ray or address is not None
-
-
-def _mistakes() -> tuple[type[Exception], ...]:
-    """What a user can cause. Training is imported now, and not for every `--help`."""
-    from bagwise.training import DivergedError
-    from bagwise.training.distributed import WorkerError
-
-    return ValueError, OSError, DivergedError, WorkerError, MissingExtraError
 
 
 def _version(wanted: bool) -> None:

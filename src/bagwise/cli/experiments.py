@@ -22,6 +22,7 @@ from bagwise.cli.app import (
     pairs_of,
     user_errors,
 )
+from bagwise.errors import InputError
 
 if TYPE_CHECKING:
     from bagwise.experiments.accuracy import Block
@@ -170,7 +171,7 @@ def train(
             schedule_options=pairs_of(schedule_set, "--schedule-set"),
         )
         if engine not in ("auto", settings.engine):
-            raise ValueError(f"engine is {engine!r}, but the method {method!r} takes none.")
+            raise InputError(f"engine is {engine!r}, but the method {method!r} takes none.")
         out.mkdir(parents=True, exist_ok=True)
         place = None if data_dir is None else str(data_dir)
         if ray_address is None:  # a cluster has its own
@@ -182,7 +183,7 @@ def train(
                 settings, out, place, keep_model=True, progress=True, device=own_device
             )
         if result.settings != settings:
-            raise ValueError(f"{out} holds the result of another run; choose another folder.")
+            raise InputError(f"{out} holds the result of another run; choose another folder.")
     if not is_first:
         return
     table = Table(title=f"{dataset}, {model}, {method}, bags of {settings.bag_size}")
@@ -317,7 +318,7 @@ def read_some(runs: list[Path]) -> list[RunResult]:
     for folder in runs:
         results = read_runs(folder)
         if not results:
-            raise ValueError(
+            raise InputError(
                 f"there is no result below {folder}; give the --out folder of a sweep."
             )
         found += [(str(folder), result) for result in results]

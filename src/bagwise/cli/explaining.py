@@ -15,6 +15,7 @@ from rich.table import Table
 
 from bagwise.cli.app import GOES_ON, TABLES, Force, app, console, user_errors
 from bagwise.cli.tables import Clipped, Files, LabelsAre, Model, NoiseOf, Numbers, Skip
+from bagwise.errors import InputError
 
 if TYPE_CHECKING:
     from bagwise.estimator.targets import NumbersAre
@@ -71,7 +72,7 @@ def explain(
     with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
         counts = counts_of(bag, labels, numbers_are_of(labels_are, noise, clipped), skip_unmatched)
         if bool(data) != (counts is not None):
-            raise ValueError("rows are given together with --bag and --labels, or none of them is.")
+            raise InputError("rows are given together with --bag and --labels, or none of them is.")
         fitted = TableModel.load(model)
         if counts is None:
             found = effects(fitted)
@@ -93,7 +94,7 @@ def counts_of(
     from bagwise.tabular.source import columns_of
 
     if (bag is None) != (labels is None):
-        raise ValueError("--bag and --labels are given together, or neither of them is.")
+        raise InputError("--bag and --labels are given together, or neither of them is.")
     if labels is None:
         return None
     return Counts(columns_of(bag), labels, labels_are, skip_unmatched)
@@ -245,7 +246,7 @@ def refuse_picture(path: Path, force: bool) -> None:
     from bagwise.storage.files import begins, refuse_foreign
 
     if path.suffix.lower() != ".png":
-        raise ValueError(f"--figure is {path}; a name that ends in .png is expected.")
+        raise InputError(f"--figure is {path}; a name that ends in .png is expected.")
     refuse_foreign(path, lambda there: b"Software\0Bagwise" in begins(there), force)
 
 

@@ -21,6 +21,7 @@ from bagwise.cli.tables import (
     Skip,
     Workers,
 )
+from bagwise.errors import InputError
 
 Keep = Annotated[
     str | None,
@@ -87,12 +88,12 @@ def predict(
         fitted = TableModel.load(model)
         if on_ray(ray, ray_address, workers):
             if labels is not None or "-" in data:
-                raise ValueError(
+                raise InputError(
                     "with Ray every file is by itself: --labels, which says something of all rows "
                     "of a bag, and standard input are not possible; leave Ray out."
                 )
             if force:
-                raise ValueError(
+                raise InputError(
                     "--force replaces a file, but with Ray --out is a folder, and one with other "
                     "files in it is never replaced; choose another folder."
                 )

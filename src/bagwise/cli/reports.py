@@ -11,6 +11,7 @@ import typer
 from bagwise.cli.app import TABLES, Force, app, user_errors
 from bagwise.cli.explaining import SomeBag, SomeFiles, SomeLabels, counts_of
 from bagwise.cli.tables import Clipped, LabelsAre, NoiseOf, Numbers, Skip
+from bagwise.errors import InputError
 
 if TYPE_CHECKING:
     from bagwise.reports import Answers
@@ -54,11 +55,11 @@ def report(
 
     with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
         if not folder.is_dir():
-            raise ValueError(f"there is no folder {folder}; give a model or the runs of a sweep.")
+            raise InputError(f"there is no folder {folder}; give a model or the runs of a sweep.")
         if out.is_dir():
-            raise ValueError(f"{out} is a folder; name a file for the page.")
+            raise InputError(f"{out} is a folder; name a file for the page.")
         if out.resolve().is_relative_to(folder.resolve()):
-            raise ValueError(f"{out} is inside {folder}; choose another place for the page.")
+            raise InputError(f"{out} is inside {folder}; choose another place for the page.")
         if (folder / CONFIG).exists():
             model = TableModel.load(folder)
             known = numbers_are_of(labels_are, noise, clipped)
@@ -66,7 +67,7 @@ def report(
             answers = _answers(model, files, columns_of(by), counts)
             content = model_report(model, str(folder / FIT), answers)
         elif data or by or bag or labels:
-            raise ValueError(f"{folder} is no model; rows and their options are for models.")
+            raise InputError(f"{folder} is no model; rows and their options are for models.")
         else:
             content = sweep_report(read_some([folder]), str(folder))
         opening = content.partition("<title>")[0].encode()  # the same in every report
@@ -81,9 +82,9 @@ def _answers(model: TableModel, files: list[str], by: list[str], counts: Counts 
     from bagwise.tabular.shares import estimate_shares
 
     if not files and (by or counts):
-        raise ValueError("--by, --bag and --labels are about rows; name their files too.")
+        raise InputError("--by, --bag and --labels are about rows; name their files too.")
     if files and not (by or counts):
-        raise ValueError("rows are given, but neither --by nor --bag and --labels.")
+        raise InputError("rows are given, but neither --by nor --bag and --labels.")
     falls = importances(model, files, counts, progress=True) if counts else []
     shares = estimate_shares(model, files, by, counts, progress=True) if by else []
     return Answers(falls, shares, by)

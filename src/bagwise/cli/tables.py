@@ -23,6 +23,7 @@ from bagwise.cli.app import (
     options_of,
     user_errors,
 )
+from bagwise.errors import InputError
 
 
 class LabelsAre(StrEnum):
@@ -254,9 +255,9 @@ def _refuse_closed_folder(out: Path) -> None:
     """Better at once than when the work is done. A symbolic link is followed."""
     place = Path(os.path.realpath(out))
     if place.is_symlink():
-        raise ValueError(f"{out} is a symbolic link that leads to itself; choose another folder.")
+        raise InputError(f"{out} is a symbolic link that leads to itself; choose another folder.")
     parent = next(folder for folder in place.parents if folder.exists())
     if not parent.is_dir():
-        raise ValueError(f"{out} cannot be written: {parent} is no folder.")
+        raise InputError(f"{out} cannot be written: {parent} is no folder.")
     if not os.access(parent, os.W_OK):
-        raise ValueError(f"{out} cannot be written: Permission denied in {parent}.")
+        raise InputError(f"{out} cannot be written: Permission denied in {parent}.")

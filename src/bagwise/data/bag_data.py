@@ -14,6 +14,7 @@ from bagwise.bags.row_labels import refuse_wrong_labels
 from bagwise.data import inputs as reading
 from bagwise.data.inputs import Inputs
 from bagwise.data.stored import StoredRows
+from bagwise.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class BagData:
     def __post_init__(self) -> None:
         reading.check_inputs(self.inputs)
         if len(self.inputs) != self.bags.n_instances:
-            raise ValueError(
+            raise InputError(
                 f"there are {len(self.inputs)} rows of inputs, but the bags have "
                 f"{self.bags.n_instances} instances; give one row for each, sorted by bag."
             )
@@ -51,16 +52,16 @@ class BagData:
         if not isinstance(labels, torch.Tensor):
             raise TypeError(f"labels is a {type(labels).__name__}; a torch.Tensor is expected.")
         if labels.shape != (len(self.inputs),):
-            raise ValueError(
+            raise InputError(
                 f"labels has shape {tuple(labels.shape)}; "
                 f"({len(self.inputs)},) is expected, one label for each instance."
             )
         if labels.is_floating_point() or labels.is_complex():
-            raise ValueError(f"labels has dtype {labels.dtype}; integers are expected.")
+            raise InputError(f"labels has dtype {labels.dtype}; integers are expected.")
         wrong = (labels < -1) | (labels >= self.bags.n_classes)
         if wrong.any():
             row = int(wrong.int().argmax())
-            raise ValueError(
+            raise InputError(
                 f"the label of row {row} is {int(labels[row])}; labels lie in 0 .. "
                 f"{self.bags.n_classes - 1}, and -1 says that one is not known."
             )

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Subset, default_collate
 
 from bagwise.data.stored import StoredRows
+from bagwise.errors import InputError
 
 Inputs = Any
 """N instances: a tensor (N, ...); an array (N, ...), in memory or mapped from a file, or anything
@@ -194,7 +195,7 @@ def _collate(instances: list[Any]) -> torch.Tensor:
     shapes = {tuple(getattr(instance, "shape", ())) for instance in instances}
     if len(shapes) > 1:
         one, other, *_ = sorted(shapes)
-        raise ValueError(
+        raise InputError(
             f"instances have the shapes {one} and {other}; all must have one shape, so that they "
             "can be put together to a batch."
         )

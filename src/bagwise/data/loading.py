@@ -15,6 +15,7 @@ from bagwise.checks import Rule, whole_number
 from bagwise.data import inputs as reading
 from bagwise.data.bag_data import BagData
 from bagwise.data.inputs import Inputs
+from bagwise.errors import InputError
 
 _COUNT = whole_number(1, 2**53)
 
@@ -66,7 +67,7 @@ def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
     (torch.Size([5, 4]), Bags(2 bags, 5 instances, 2 classes, sizes 2 to 3))
     """
     if not items:
-        raise ValueError("there are no items to collate; at least one bag is needed.")
+        raise InputError("there are no items to collate; at least one bag is needed.")
     for item in items:
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise TypeError(
@@ -95,7 +96,7 @@ def _require_alike(shapes: Sequence[tuple[int, ...]], what: str, of: str) -> Non
     """Items that are put together have the same shapes."""
     for place, shape in enumerate(shapes):
         if shape != shapes[0]:
-            raise ValueError(
+            raise InputError(
                 f"item {place} has {what} {tuple(shape)} and item 0 {tuple(shapes[0])}; all bags "
                 f"need the same {of}."
             )

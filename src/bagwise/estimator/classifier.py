@@ -20,6 +20,7 @@ from bagwise.bags import FloatArray
 from bagwise.checks import DEVICE, RANDOM_STATE, TRUE_OR_FALSE, check_all, real_number
 from bagwise.data import BagData
 from bagwise.data.inputs import sample
+from bagwise.errors import InputError
 from bagwise.estimator.defaults import DEFAULTS, share_held_out
 from bagwise.estimator.inputs import Rows, pieces, to_tensor
 from bagwise.estimator.knowledge import NumbersAre
@@ -194,11 +195,11 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         check_all(_PARAMETERS, self)
         refuse_swapped(y)
         if bags is not None and proportions is None:
-            raise ValueError("bags are given without proportions; what is known of them is needed.")
+            raise InputError("bags are given without proportions; what is known of them is needed.")
         rows, ids = self._checked(X, y if bags is None else bags, proportions is not None)
         if proportions is None:
             if labels is not None:
-                raise ValueError("labels of rows go with bags and proportions; here y are labels.")
+                raise InputError("labels of rows go with bags and proportions; here y are labels.")
             check_classification_targets(ids)
             warn_of_ids(ids)
             targets = label_targets(ids)
@@ -269,7 +270,7 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
 
     def _set_classes(self, classes: npt.NDArray[Any], from_bags: bool) -> None:
         if len(classes) < 2:
-            raise ValueError(
+            raise InputError(
                 f"there is only one class, {classes.tolist()[0]!r}; at least two are needed."
             )
         self.classes_ = classes
@@ -409,7 +410,7 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
 
     def _check_shape(self, rows: Rows) -> None:
         if rows.shape[1:] != self.shape_in_:
-            raise ValueError(
+            raise InputError(
                 f"an instance has shape {rows.shape[1:]}; {self.shape_in_} is expected."
             )
 

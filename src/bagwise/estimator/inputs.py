@@ -10,6 +10,8 @@ import numpy.typing as npt
 import torch
 from scipy import sparse
 
+from bagwise.errors import InputError
+
 Rows = Any
 """(N, ...) numbers, or a sparse (N, d) matrix in CSR format."""
 
@@ -30,7 +32,7 @@ def to_tensor(rows: Rows, kind: npt.DTypeLike) -> torch.Tensor:
     if sparse.issparse(rows):
         size = int(np.prod(rows.shape, dtype=object)) * np.dtype(kind).itemsize
         if size > MOST_DENSE_BYTES:
-            raise ValueError(
+            raise InputError(
                 f"X is sparse, of {rows.shape[0]} rows and {rows.shape[1]} columns; made dense for "
                 f"training it would take {size / 2**30:.1f} GiB, and at most "
                 f"{MOST_DENSE_BYTES / 2**30:g} GiB are taken. Reduce its columns first, for "

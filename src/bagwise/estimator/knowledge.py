@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray, Noise
+from bagwise.errors import InputError
 
 _MOST_DECIMALS = 6
 
@@ -48,7 +49,7 @@ _KINDS = ("auto", "counts", "proportions", "relative", "rounded", "sample", "ran
 def check_kind(numbers_are: NumbersAre) -> None:
     """Refuse a kind that there is not."""
     if not (isinstance(numbers_are, Noise | Rounded) or numbers_are in _KINDS):
-        raise ValueError(
+        raise InputError(
             f"numbers_are is {numbers_are!r}; one of {', '.join(map(repr, _KINDS))}, a noise such "
             "as Laplace(4), or Rounded(2) is expected."
         )
@@ -84,7 +85,7 @@ def inexact_bags(
     if numbers_are == "sample":
         if np.isnan(numbers).any():
             bag = int(np.argmax(np.isnan(numbers).any(axis=1)))
-            raise ValueError(
+            raise InputError(
                 f"bag {ids.tolist()[bag]!r} is a sample of a group of which one class has no "
                 "count; give the counts of every class, so that it is known how many were not "
                 "sampled."
@@ -134,7 +135,7 @@ def rounding_of(numbers: FloatArray, numbers_are: NumbersAre) -> Rounded:
         return numbers_are
     decimals = _decimals(numbers)
     if decimals == 0 and not are_percentages(numbers):
-        raise ValueError(
+        raise InputError(
             "the shares are all 0 or 1, which does not tell to how many decimals they were "
             "rounded; say so with Rounded(2), for instance, or that they are proportions."
         )
@@ -163,4 +164,4 @@ def _named(
     try:
         return make()
     except ValueError as error:
-        raise ValueError(re.sub(r"\b(bag|class) (\d+)\b", named, str(error))) from None
+        raise InputError(re.sub(r"\b(bag|class) (\d+)\b", named, str(error))) from None

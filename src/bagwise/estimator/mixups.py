@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bagwise.errors import InputError
+
 
 def warn_of_ids(labels: npt.NDArray[Any]) -> None:
     """Warn if what a supervised fit takes for labels looks like bag ids: many, of few rows each.
@@ -34,7 +36,7 @@ def warn_of_ids(labels: npt.NDArray[Any]) -> None:
 def refuse_swapped(y: Any) -> None:
     """The ids and the proportions in each other's place."""
     if isinstance(y, Mapping) or (hasattr(y, "columns") and len(y.columns) > 1):
-        raise ValueError(
+        raise InputError(
             f"y is a {type(y).__name__}; the bag id of each row is expected second, and the "
             "proportions third: fit(X, bags, proportions)."
         )
@@ -46,7 +48,7 @@ def refuse_ids_as_labels(y: npt.ArrayLike, classes: npt.NDArray[Any]) -> None:
     others = list(dict.fromkeys(v for v in np.asarray(y).ravel().tolist() if v not in known))
     if others:
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
-        raise ValueError(
+        raise InputError(
             f"y has {', '.join(map(repr, others[:3]))}{more}, which are not classes of the model; "
             "score compares predictions with the true labels of single instances. If y holds bag "
             "ids, use bag_score(X, bags, proportions), and scoring=bag_scorer(proportions) in "
@@ -73,7 +75,7 @@ def refuse_ids_as_targets(ids: npt.NDArray[Any]) -> None:
         ):
             continue
         if function == "_fit_and_predict" and given.get("method") != "predict":
-            raise ValueError(
+            raise InputError(
                 f"cross_val_predict(method={given.get('method')!r}) takes y for class labels and "
                 "replaces bag ids by 0, 1, 2, ... Give it the ids apart from y: "
                 "cross_val_predict(model, X, groups=bags, cv=BagKFold(), "
@@ -81,7 +83,7 @@ def refuse_ids_as_targets(ids: npt.NDArray[Any]) -> None:
                 "'llpclassifier__bags' and 'llpclassifier__proportions' for a pipeline."
             )
         if function == "_fit_and_score" and _compares_with_y(given.get("scorer")):
-            raise ValueError(
+            raise InputError(
                 "y holds bag ids, and this score compares predictions with y. Score by the bags' "
                 "counts, scoring=bag_scorer(proportions); or, where true labels are known, give "
                 "them as y, and the ids apart from y: groups=bags, and bags=bags beside "
@@ -89,7 +91,7 @@ def refuse_ids_as_targets(ids: npt.NDArray[Any]) -> None:
             )
         split = np.intersect1d(ids, np.asarray(given["y"])[given["test"]])
         if split.size:
-            raise ValueError(
+            raise InputError(
                 f"bag {split.tolist()[0]!r} has rows to train on and rows to test on; folds must "
                 "keep bags whole, since their proportions hold for all their rows: cv=BagKFold()."
             )
@@ -108,7 +110,7 @@ def refuse_unknown_labels(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -
     unknown = ~np.isin(labels, classes)
     if unknown.any():
         row = int(np.argmax(unknown))
-        raise ValueError(
+        raise InputError(
             f"row {row} has the label {labels.tolist()[row]!r}, which the model never saw; if it "
             "is a bag id, give the proportions too."
         )
@@ -118,6 +120,6 @@ def three_parts(validation: Any) -> tuple[Any, Any, Any]:
     """Validation data, if they have the parts that they should have."""
     if not isinstance(validation, tuple | list) or len(validation) != 3:
         given = f"{len(validation)} parts" if hasattr(validation, "__len__") else "no parts"
-        raise ValueError(f"validation has {given}; (X, bags, proportions) are expected.")
+        raise InputError(f"validation has {given}; (X, bags, proportions) are expected.")
     X, bags, proportions = validation
     return X, bags, proportions

@@ -9,6 +9,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from bagwise.errors import InputError
 from bagwise.methods import METHODS, Method, make_method, takes
 from bagwise.posterior import check_engine
 from bagwise.training import TrainingOptions
@@ -64,18 +65,18 @@ def new_method(method: str | Method, engine: str, options: dict[str, Any]) -> Me
     check_engine(engine)
     made = make_method(method)  # an unknown name comes first
     if made.needs_labels:
-        raise ValueError(
+        raise InputError(
             f"method={made.name!r} learns from labels of instances, which fit(X, y) without "
             "proportions does with any method; choose a bag method, for instance cc."
         )
     if engine != "auto":
         if "engine" in options:
-            raise ValueError("engine and method__engine are both given; give one of them.")
+            raise InputError("engine and method__engine are both given; give one of them.")
         options = options | {"engine": engine}
     if isinstance(method, Method):
         if options:
             name = next(iter(options))
-            raise ValueError(
+            raise InputError(
                 f"{name} is {options[name]!r}, but method is a {type(method).__name__} that has "
                 f"its own settings; give it to that, for instance "
                 f"{type(method).__name__}({name}={options[name]!r})."
@@ -83,7 +84,7 @@ def new_method(method: str | Method, engine: str, options: dict[str, Any]) -> Me
         return copy.deepcopy(made)
     if engine != "auto" and not takes(method, "engine"):
         takers = [name for name in METHODS if takes(name, "engine")]
-        raise ValueError(
+        raise InputError(
             f"engine is {engine!r}, but the method {method!r} takes none; "
             f"{', '.join(takers)} do. Leave engine at 'auto'."
         )

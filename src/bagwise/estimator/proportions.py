@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from bagwise.bags import FloatArray, IntArray
+from bagwise.errors import InputError
 
 Proportions = Any
 """Counts or proportions of the labels of each bag:
@@ -72,20 +73,20 @@ def _from_frame(
     ids: npt.NDArray[Any], sizes: IntArray, frame: Any, classes: npt.ArrayLike | None
 ) -> tuple[npt.NDArray[Any], FloatArray]:
     if not hasattr(frame, "index"):
-        raise ValueError(
+        raise InputError(
             f"proportions is a {type(frame).__name__}, which has no index to find a bag by; give a "
             "mapping {id: numbers}, or a pandas frame: .to_pandas().set_index(...)."
         )
     columns = list(frame.columns)
     for column, kind in zip(columns, frame.dtypes, strict=True):
         if getattr(kind, "kind", "O") not in "biuf" and not _holds_numbers(frame[column]):
-            raise ValueError(
+            raise InputError(
                 f"column {column!r} of proportions does not hold numbers; a column for each class "
                 f"is expected. If it holds the bag ids, use set_index({column!r})."
             )
     _check_index(ids, sizes, frame.index)
     if len(columns) == 1:
-        raise ValueError(
+        raise InputError(
             f"proportions has the column {columns[0]!r} alone; give one for each class, or, for "
             f"two classes, the series of the second class: proportions[{columns[0]!r}]."
         )
@@ -106,13 +107,13 @@ def _holds_numbers(column: Any) -> bool:
 
 def _check_index(ids: npt.NDArray[Any], sizes: IntArray, index: Any) -> None:
     if index.nlevels > 1:
-        raise ValueError(
+        raise InputError(
             f"proportions has an index of {index.nlevels} levels; one, the bag id, is expected. A "
             "series of counts by bag and label becomes a frame by .unstack(fill_value=0)."
         )
     if not index.is_unique:
         repeated = index[index.duplicated()].tolist()[0]
-        raise ValueError(
+        raise InputError(
             f"proportions has more than one row for bag {repeated!r}; one is expected."
         )
     default = type(index).__name__ == "RangeIndex" and index.start == 0
@@ -131,7 +132,7 @@ def _from_mapping(
     kinds = {_kind(key, row): key for key, row in mapping.items()}
     if len(kinds) > 1:
         (one, first), (other, second) = list(kinds.items())[:2]
-        raise ValueError(
+        raise InputError(
             f"proportions has {one} for bag {first!r} and {other} for bag {second!r}; "
             "use one form for all bags."
         )
@@ -143,7 +144,7 @@ def _from_mapping(
     if "numbers by class" in kinds:
         return _from_dicts(ids, rows, mapping, classes)
     if len({len(row) for row in rows}) > 1:
-        raise ValueError(
+        raise InputError(
             "proportions has bags with different numbers of classes; give all of them."
         )
     return _checked_table(_float_array(rows), classes)
@@ -156,7 +157,7 @@ def _kind(key: Any, row: Any) -> str:
         return "a list of numbers"
     if _is_number(row):
         return "one number"
-    raise ValueError(
+    raise InputError(
         f"proportions has {row!r} for bag {key!r}; a number for each class is expected, "
         "or, with two classes, the number of the second."
     )
@@ -177,7 +178,7 @@ def _from_dicts(
     for b, row in enumerate(rows):
         for name, number in row.items():
             if not _is_number(number):
-                raise ValueError(
+                raise InputError(
                     f"proportions has {number!r} for class {name!r} of bag {ids.tolist()[b]!r}; "
                     "a number is expected."
                 )
@@ -205,7 +206,7 @@ def _from_array(
                     "proportions)."
                 )
             )
-        raise ValueError(
+        raise InputError(
             f"proportions has shape {table.shape}, but the rows have {len(ids)} bags; one row for "
             f"each, in the order of the sorted ids, is expected. {_REMEDY} if it has more bags "
             f"than the rows.{hint}"
@@ -219,14 +220,14 @@ def _from_array(
 def _check_order_is_plain(ids: npt.NDArray[Any], ascending: bool) -> None:
     """The rows of an array have no ids: no two ways of putting the bags into order may differ."""
     if any(isinstance(key, str | bytes) for key in ids.tolist()):
-        raise ValueError(
+        raise InputError(
             f"the bag ids are text ({_listed(ids, 3)}), and an array of proportions does not say "
             "which row is whose: sorted as text, 'w10' comes before 'w2'. "
             f"{_REMEDY}; dict(zip(names, array)) makes one."
         )
     gapless = ids.dtype.kind in "biuf" and np.array_equal(ids, ids[0] + np.arange(len(ids)))
     if not gapless and not ascending:
-        raise ValueError(
+        raise InputError(
             f"an array of proportions does not say which row is whose, and the bag ids "
             f"({_listed(ids, 3)}) are neither whole numbers without a gap nor in ascending order. "
             f"{_REMEDY}; dict(zip(np.unique(bags), array)) makes one of an array in the order of "
@@ -241,7 +242,7 @@ def _float_array(values: Any) -> FloatArray:
         example = next(
             value for value in np.asarray(values, dtype=object).ravel() if not _is_number(value)
         )
-        raise ValueError(
+        raise InputError(
             f"proportions holds {example!r} where a number is expected. The order is fit(X, bags, "
             "proportions): the bag id of each row second, the counts or proportions of each bag "
             "third, as many for one bag as for another."
@@ -261,13 +262,13 @@ def _checked_table(
 ) -> tuple[npt.NDArray[Any], FloatArray]:
     C = table.shape[1]
     if C == 1:
-        raise ValueError(
+        raise InputError(
             "proportions has one column; give one for each class, or, for two classes, one number "
             "for each bag: shape (B,)."
         )
     names = np.arange(C) if classes is None else np.asarray(classes)
     if len(names) != C:
-        raise ValueError(
+        raise InputError(
             f"proportions has {C} classes, but the model knows {len(names)}: {_listed(names)}."
         )
     return names, table
@@ -285,7 +286,7 @@ def _of_second_class(
     """
     names = np.arange(2) if classes is None else np.asarray(classes)
     if len(names) != 2:
-        raise ValueError(
+        raise InputError(
             "proportions has one number for each bag, that of the second of two classes, but the "
             f"model knows {len(names)} classes: {_listed(names)}."
         )
@@ -308,7 +309,7 @@ def _of_second_class(
     ):
         if bad.any():
             bag = int(np.argmax(bad))
-            raise ValueError(
+            raise InputError(
                 f"proportions has {values[bag]:g} for bag {ids.tolist()[bag]!r} of {sizes[bag]} "
                 f"rows; {problem}."
             )
@@ -335,7 +336,7 @@ def _check_known(
         )
     elif len(known) == sizes.sum():
         hint = _CUT
-    raise ValueError(
+    raise InputError(
         f"proportions does not know bag {_listed(missing)}; give the label counts of every bag "
         f"that has rows, or leave its rows out.{hint}"
     )
@@ -350,19 +351,19 @@ def _class_names(names: list[Any], classes: npt.ArrayLike | None) -> npt.NDArray
     texts = [str(name) for name in names]
     for position, text in enumerate(texts):
         if text in texts[:position]:
-            raise ValueError(
+            raise InputError(
                 f"two classes are called {text!r}; labels must differ, also when written as text."
             )
     if classes is None:
         if len({isinstance(name, str) for name in names}) > 1:
-            raise ValueError(
+            raise InputError(
                 f"some class labels are text and some are numbers: {_listed(names)}; use one kind."
             )
         return np.array(sorted(names))
     known = np.asarray(classes)
     new = [name for name in names if name not in known.tolist()]
     if new:
-        raise ValueError(
+        raise InputError(
             f"proportions has the class {_listed(new)}, which the model has not seen; "
             f"it knows {_listed(known)}."
         )

@@ -11,6 +11,7 @@ import torch
 from sklearn.model_selection import GroupKFold
 
 from bagwise.data import BagData
+from bagwise.errors import InputError
 from bagwise.estimator.knowledge import NumbersAre
 from bagwise.estimator.proportions import Proportions
 from bagwise.estimator.targets import bag_targets
@@ -51,7 +52,7 @@ class BagKFold(GroupKFold):  # type: ignore[misc]
         """Rows to train on and rows to test on, fold by fold."""
         bags = y if groups is None else groups
         if bags is None:
-            raise ValueError("BagKFold needs the bag of each row: split(X, bags).")
+            raise InputError("BagKFold needs the bag of each row: split(X, bags).")
         yield from super().split(X, groups=np.asarray(bags))
 
 
@@ -88,7 +89,7 @@ def split_bags(data: BagData, fraction: float, seed: int) -> tuple[BagData, BagD
     (14, 6)
     """
     if not (isinstance(fraction, int | float | np.number) and 0 < fraction < 1):
-        raise ValueError(
+        raise InputError(
             f"the share of bags to hold out is {fraction!r}; a number between 0 and 1 is expected."
         )
     B = len(data.bags)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray, Noise, rounding_slack
 from bagwise.bags.arrays import first
+from bagwise.errors import InputError
 from bagwise.estimator.knowledge import NumbersAre, Rounded, check_kind, inexact_bags
 from bagwise.estimator.proportions import Proportions, read_proportions
 
@@ -55,7 +56,7 @@ class BagTargets:
     def with_labels(self, labels: npt.NDArray[Any], has_bag: npt.NDArray[np.bool_]) -> BagTargets:
         """The same with labels (rows,) of some rows; those without a bag become bags of one."""
         if labels.shape != has_bag.shape:
-            raise ValueError(
+            raise InputError(
                 f"labels has shape {labels.shape}; one for each of the {len(has_bag)} rows is "
                 "expected, None or NaN where it is not known."
             )
@@ -65,13 +66,13 @@ class BagTargets:
             if _is_missing(label):
                 continue
             if label not in places:
-                raise ValueError(
+                raise InputError(
                     f"row {row} has the label {label!r}; the classes are {self.classes.tolist()}."
                 )
             known[row] = places[label]
         alone = np.flatnonzero(~has_bag)
         if (bad := first(known[alone] < 0)) is not None:
-            raise ValueError(f"row {alone[bad]} has neither a bag nor a label; leave it out.")
+            raise InputError(f"row {alone[bad]} has neither a bag nor a label; leave it out.")
         return self.with_codes(known, alone, np.full(len(alone), None))
 
     def with_codes(
@@ -96,7 +97,7 @@ class BagTargets:
             bags = bags.with_labels(known[order])
         except ValueError as error:
             text = _in_own_words(str(error), order + first_row, ids, self.classes)
-            raise ValueError(text) from None
+            raise InputError(text) from None
         return BagTargets(order, bags, ids if len(alone) else self.ids, self.classes, self.rounding)
 
 
@@ -188,7 +189,7 @@ def bag_targets(
     check_kind(numbers_are)
     ids_of_rows = np.asarray(bag_ids)
     if ids_of_rows.ndim != 1:
-        raise ValueError(
+        raise InputError(
             f"bags has shape {ids_of_rows.shape}; one bag id for each row is expected."
         )
     has_bag = np.ones(len(ids_of_rows), dtype=np.bool_)
@@ -197,7 +198,7 @@ def bag_targets(
         _check_kinds(ids_of_rows[has_bag].tolist())
     if not has_bag.all() and labels is None:
         row = int(np.argmin(has_bag))
-        raise ValueError(f"the bag of row {row} is missing; give every row a bag id.")
+        raise InputError(f"the bag of row {row} is missing; give every row a bag id.")
     ids, begins, inverse = np.unique(ids_of_rows[has_bag], return_index=True, return_inverse=True)
     bag_of_row = np.full(len(ids_of_rows), -1)
     bag_of_row[has_bag] = inverse
@@ -206,13 +207,13 @@ def bag_targets(
     said = not isinstance(numbers_are, str) or numbers_are in ("counts", *_INEXACT)
     if isinstance(numbers_are, str) and numbers_are == "ranges":
         if not isinstance(proportions, tuple | list) or len(proportions) != 2:
-            raise ValueError("ranges are a pair of bounds: proportions=(low, high).")
+            raise InputError("ranges are a pair of bounds: proportions=(low, high).")
         both = [
             read_proportions(ids, sizes, ascending, bound, classes, rest_is_unknown=said)
             for bound in proportions
         ]
         if both[0][0].tolist() != both[1][0].tolist():
-            raise ValueError(
+            raise InputError(
                 f"the lower bounds are of the classes {both[0][0].tolist()}, the upper ones of "
                 f"{both[1][0].tolist()}; they must be the same."
             )
@@ -240,7 +241,7 @@ def _is_missing(key: Any) -> bool:
 
 def _check_kinds(keys: list[Any]) -> None:
     if len({isinstance(key, str) for key in keys}) > 1:
-        raise ValueError("some bag ids are text and some are numbers; use one kind.")
+        raise InputError("some bag ids are text and some are numbers; use one kind.")
 
 
 def to_bags(
@@ -270,7 +271,7 @@ def to_bags(
     for bad, what in ((~np.isfinite(numbers), "no number"), (numbers < 0, "a negative number")):
         if bad.any():
             bag = int(np.argmax(bad.any(axis=1)))
-            raise ValueError(
+            raise InputError(
                 f"bag {ids.tolist()[bag]!r} has {what} for a class: {numbers[bag].tolist()}; "
                 "give a count or proportion of 0 or more for each. Counts that nobody made may be "
                 'left out (NaN) with numbers_are="counts", and noise may make them negative with '
@@ -289,7 +290,7 @@ def to_bags(
     if numbers_are == "relative":
         if not totals.all():
             bag = int(np.argmin(totals))
-            raise ValueError(f"bag {ids.tolist()[bag]!r} has 0 for every class.")
+            raise InputError(f"bag {ids.tolist()[bag]!r} has 0 for every class.")
         numbers, totals = numbers / totals[:, None], np.ones(len(totals))
     whole = (numbers == np.rint(numbers)).all(axis=1)
     are_counts = whole & (totals == sizes) & (numbers_are in ("auto", "counts"))
@@ -302,7 +303,7 @@ def to_bags(
     if not are_shares.all():
         neither = ~are_shares & ~are_counts
         bag = int(np.argmax(neither if neither.any() else ~are_shares))
-        raise ValueError(
+        raise InputError(
             f"the numbers of bag {ids.tolist()[bag]!r} sum to {totals[bag]:g}: "
             f"{numbers[bag].tolist()}; proportions must sum to 1 (all to 100, if in percent), and "
             f"counts to the bag's {sizes[bag]} rows. Is one of the numbers a total, or no class? "

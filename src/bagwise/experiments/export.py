@@ -11,6 +11,7 @@ from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from bagwise.errors import InputError
 from bagwise.experiments.run import (
     VERSIONS,
     RunResult,
@@ -94,7 +95,7 @@ def read_runs(folder: Path) -> list[RunResult]:
         with _damage(place):
             settings = _settings(row)
             if row["run"] not in histories:
-                raise ValueError(f"{EPOCHS} has no epoch of the run {row['run']!r}.")
+                raise InputError(f"{EPOCHS} has no epoch of the run {row['run']!r}.")
             seconds = _number("seconds", row["seconds"])
             number(0)(seconds, "seconds")
         with _damage(f"{folder / EPOCHS}, run {row['run']}"):
@@ -110,7 +111,7 @@ def _damage(place: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{place} is damaged: {error} Export the runs again.") from error
+        raise InputError(f"{place} is damaged: {error} Export the runs again.") from error
 
 
 def _rows(path: Path, needed: list[str]) -> list[tuple[str, dict[str, str]]]:
@@ -120,15 +121,15 @@ def _rows(path: Path, needed: list[str]) -> list[tuple[str, dict[str, str]]]:
         try:
             lines = [(reader.line_num, values) for values in reader if values]
         except csv.Error as error:
-            raise ValueError(f"{error}.") from error
+            raise InputError(f"{error}.") from error
         header = lines[0][1] if lines else []
         if missing := [name for name in needed if name not in header]:
-            raise ValueError(f"it has no column {missing[0]}.")
+            raise InputError(f"it has no column {missing[0]}.")
         if len(set(header)) < len(header):
-            raise ValueError("it has a column twice.")
+            raise InputError("it has a column twice.")
         for line, values in lines[1:]:
             if len(values) != len(header):
-                raise ValueError(f"line {line} has {len(values)} values, not {len(header)}.")
+                raise InputError(f"line {line} has {len(values)} values, not {len(header)}.")
     return [
         (f"{path}, line {line},", dict(zip(header, values, strict=True)))
         for line, values in lines[1:]
@@ -140,7 +141,7 @@ def _settings(row: dict[str, str]) -> RunSettings:
     there = {name: _value(name, row[name]) for name in _SETTINGS if name in row}
     settings = RunSettings.from_dict(there, check_names=False)
     if settings.name != row["run"]:
-        raise ValueError(f"the settings of the run {row['run']!r} are not those of its name.")
+        raise InputError(f"the settings of the run {row['run']!r} are not those of its name.")
     return settings
 
 
@@ -148,7 +149,7 @@ def _options(name: str, text: str) -> Any:
     try:
         return json.loads(text or "{}")
     except RecursionError as error:
-        raise ValueError(f"{name} is nested too deeply.") from error
+        raise InputError(f"{name} is nested too deeply.") from error
 
 
 def _value(name: str, text: str) -> Any:

@@ -17,6 +17,7 @@ from torch import nn
 import bagwise
 from bagwise.bags import Bags
 from bagwise.data import BagData
+from bagwise.errors import InputError
 from bagwise.experiments.datasets import Dataset, load_dataset
 from bagwise.experiments.settings import RunSettings
 from bagwise.networks import make_model
@@ -107,7 +108,7 @@ def protocol_data(data: Dataset, bag_size: int, seed: int) -> tuple[BagData, Bag
         rows: torch.Tensor, size: int, inputs: torch.Tensor, labels: torch.Tensor
     ) -> BagData:
         if len(rows) < size:
-            raise ValueError(
+            raise InputError(
                 f"{len(rows)} instances of {data.name} do not fill a bag of {size}; "
                 "use smaller bags."
             )
@@ -212,7 +213,7 @@ def read_result(path: Path) -> RunResult:
         settings = RunSettings.from_dict(content["settings"], check_names=False)
         check_history(content["history"], settings.epochs)
     except ValueError as error:
-        raise ValueError(
+        raise InputError(
             f"{path} is not a result that this version of Bagwise can read: {error} "
             "Restore it from a copy, or do the run again in another folder."
         ) from error
@@ -226,7 +227,7 @@ def check_history(history: list[Row], epochs: int) -> None:
         if row["epoch"] != index + 1:
             raise wrong(row["epoch"], f"history[{index}].epoch", f"{index + 1}")
     if len(history) != epochs:
-        raise ValueError(f"history has {len(history)} epochs; {epochs} are expected.")
+        raise InputError(f"history has {len(history)} epochs; {epochs} are expected.")
 
 
 def read_results(folder: Path) -> list[RunResult]:
@@ -244,7 +245,7 @@ def without_copies(results: Iterable[tuple[object, RunResult]]) -> list[RunResul
     for place, result in results:
         first, other = found.setdefault(result.settings, (place, result))
         if _measured(other) != _measured(result):
-            raise ValueError(
+            raise InputError(
                 f"{first} and {place} are both results of the run {result.settings.name}, and "
                 "they differ; keep one of them."
             )

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, MISSING, InitVar, asdict, dataclass, fields
 from typing import Any
 
 from bagwise.augmentations import AUGMENTATIONS, find_augmentation
+from bagwise.errors import InputError
 from bagwise.experiments.datasets import DATASETS
 from bagwise.methods import METHODS, Method, make_method, takes
 from bagwise.networks import MODELS
@@ -129,7 +130,7 @@ class RunSettings:
                 registry[name]
         find_augmentation(self.augment)
         if "engine" in dict(self.method_options):
-            raise ValueError(
+            raise InputError(
                 "engine is given as an option of the method; it is a setting of its own: "
                 "engine = ... in a sweep, --engine on the command line."
             )
@@ -179,12 +180,12 @@ class RunSettings:
         """Settings from what a file says; unknown, missing and senseless ones are ValueErrors."""
         known = {field.name: field for field in fields(cls)}
         if unknown := sorted(settings.keys() - known):
-            raise ValueError(
+            raise InputError(
                 f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(known))}."
             )
         for field in known.values():
             if field.name not in settings and field.default is MISSING:
-                raise ValueError(f"{field.name} is missing.")
+                raise InputError(f"{field.name} is missing.")
         return cls(**settings, check_names=check_names)
 
 

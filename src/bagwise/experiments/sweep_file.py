@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bagwise.errors import InputError
 from bagwise.experiments.settings import RunSettings
 from bagwise.methods import METHODS, takes
 from bagwise.storage.schema import anything, list_of, record, whole, wrong
@@ -72,10 +73,10 @@ class Pilot:
         """From the table `[pilot]`; `epochs = 3` is one stage."""
         _PILOT(content, "[pilot]")
         if ("epochs" in content) == ("stages" in content):
-            raise ValueError("[pilot] needs epochs = 3 for one stage, or stages = [3, 9] for two.")
+            raise InputError("[pilot] needs epochs = 3 for one stage, or stages = [3, 9] for two.")
         stages = content.get("stages", [content.get("epochs")])
         if stages != sorted(set(stages)):
-            raise ValueError(f"[pilot].stages is {stages}; the later a stage, the longer its runs.")
+            raise InputError(f"[pilot].stages is {stages}; the later a stage, the longer its runs.")
         return cls(tuple(stages), tuple(content.get("seeds", (0,))), content.get("keep", 1))
 
 
@@ -183,13 +184,13 @@ def read_sweep(path: Path) -> Sweep:
     try:
         return _parse(tomllib.loads(path.read_bytes().decode()))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise InputError(f"{path}: {error}") from error
 
 
 def _parse(content: dict[str, Any]) -> Sweep:
     known = {*_AXES, *_SINGLE, "select", "pilot", "override", "method_options", "method"}
     if unknown := sorted(content.keys() - known):
-        raise ValueError(
+        raise InputError(
             f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(known))}."
         )
     axes = []
@@ -199,7 +200,7 @@ def _parse(content: dict[str, Any]) -> Sweep:
             raise wrong(values, name, "a list of at least one value")
         axes.append(values)
     if "epochs" not in content:
-        raise ValueError("epochs is missing; say how long to train.")
+        raise InputError("epochs is missing; say how long to train.")
     common = {name: content[name] for name in _SINGLE if name in content}
     overrides = content.get("override", [])
     _OVERRIDES(overrides, "override")
@@ -236,7 +237,7 @@ def _refuse_long_pilots(sweep: Sweep, pilot: Pilot) -> None:
     rates = sweep.rates()
     for run in sweep.runs:
         if pilot.stages[-1] > run.epochs and len(rates[_cell(run)]) > pilot.keep:
-            raise ValueError(
+            raise InputError(
                 f"[pilot] has a stage of {pilot.stages[-1]} epochs, and runs of {run.method} have "
                 f"{run.epochs}; pilots are shorter than the runs that they are for."
             )
@@ -249,7 +250,7 @@ def _method_options(content: dict[str, Any]) -> list[dict[str, Any]]:
     record({}, others=list_of(anything, 1))(tried, "method")
     for name in [*fixed, *tried]:
         if not any(_has(method, name) for method in content["methods"]):
-            raise ValueError(
+            raise InputError(
                 f"no method of this sweep has the option {name!r}: {', '.join(content['methods'])}."
             )
     return [
@@ -278,7 +279,7 @@ def _refuse_idle(override: dict[str, Any], methods: set[str]) -> None:
     wanted = [*override.get("method_options", {}), *(["engine"] if "engine" in override else [])]
     for name in wanted:
         if not any(_has(method, name) for method in methods):
-            raise ValueError(
+            raise InputError(
                 f"[[override]] {_conditions(override)} sets {name!r}, which is no option of "
                 f"{', '.join(sorted(methods))}."
             )
@@ -294,7 +295,7 @@ def _applies(override: dict[str, Any], settings: dict[str, Any]) -> dict[str, An
     conditions = set(_AXES.values()) - {"lr"}
     changes = {name: value for name, value in override.items() if name not in conditions}
     if unknown := sorted(changes.keys() - {*_SINGLE, "lr", "method_options"}):
-        raise ValueError(f"[[override]] cannot set {', '.join(unknown)}.")
+        raise InputError(f"[[override]] cannot set {', '.join(unknown)}.")
     record({}, others=anything)(changes.get("method_options", {}), "[[override]].method_options")
     for name in conditions & override.keys():
         wanted = override[name] if isinstance(override[name], list) else [override[name]]

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from scipy.stats import chi2
 
 from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.errors import InputError
 from bagwise.likelihood._effects import most_likely_tau
 from bagwise.likelihood.linear import TOLERANCE, LinearFit, fit_with_variance, occurring
 from bagwise.likelihood.objective import checked_features, contrasts
@@ -111,14 +112,14 @@ def choose_bag_effects(
     """
     features = checked_features(X, bags)
     if len(bags) < 3:
-        raise ValueError(
+        raise InputError(
             f"there are {len(bags)} bags; at least three are needed to say how far bags differ."
         )
     fold_of_bag = folds_of(bags, folds, seed)
     if without is None:
         without = choose_ridge(features, bags, folds=folds, tolerance=tolerance, seed=seed)
     elif not np.array_equal(without.folds, fold_of_bag):
-        raise ValueError(
+        raise InputError(
             "without was found with other bags, folds or seed; give the same, or leave it out."
         )
     rough = max(tolerance, FOLD_TOLERANCE)

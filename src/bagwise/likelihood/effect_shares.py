@@ -9,6 +9,7 @@ import numpy.typing as npt
 from scipy.special import softmax
 
 from bagwise.bags import Bags, FloatArray
+from bagwise.errors import InputError
 from bagwise.likelihood.intervals import Covariance
 from bagwise.likelihood.linear import LinearFit, occurring
 from bagwise.likelihood.objective import BagLikelihood, checked_features, effect_nodes
@@ -74,7 +75,7 @@ def effects_of_fit(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> EffectsOfFit
     """
     features = checked_features(X, bags)
     if fit.effects is None or fit.spreads is None:
-        raise ValueError("fit has no bag effects; use fit_linear with bag_effects above 0.")
+        raise InputError("fit has no bag effects; use fit_linear with bag_effects above 0.")
     part, classes = occurring(bags)
     likelihood = BagLikelihood(features, part)
     theta = np.vstack([fit.weights, fit.intercept])[:, classes] @ likelihood.basis

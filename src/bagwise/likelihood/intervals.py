@@ -13,6 +13,7 @@ from scipy.stats import t as student
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import real_number, whole_number
+from bagwise.errors import InputError
 from bagwise.likelihood._information import expected_information, leveraged_scores
 from bagwise.likelihood._optimise import Problem
 from bagwise.likelihood.linear import TOLERANCE, LinearFit, fit_linear, occurring
@@ -89,7 +90,7 @@ class Covariance:
         d, C = self.matrix.shape[:2]
         slopes = np.asarray(gradient, dtype=np.float64)
         if slopes.shape[-2:] != (d, C):
-            raise ValueError(
+            raise InputError(
                 f"gradient has shape {slopes.shape}; (..., {d}, {C}) is expected, one number for "
                 "each coefficient, the intercept's last."
             )
@@ -122,7 +123,7 @@ class Covariance:
         features = np.asarray(X, dtype=np.float64)
         group = np.asarray(groups)
         if features.ndim != 2 or group.shape != features.shape[:1] or group.dtype.kind not in "iu":
-            raise ValueError(
+            raise InputError(
                 f"X has shape {features.shape} and groups {group.shape} of {group.dtype}; give the "
                 "number of a group for each row."
             )
@@ -184,7 +185,7 @@ def covariance(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> Covariance:
     D = len(classes) - 1
     P = d * D
     if P > MAX_PARAMETERS:
-        raise ValueError(
+        raise InputError(
             f"{features.shape[1]} features and {len(classes)} classes have {P} free coefficients; "
             f"covariances are available up to {MAX_PARAMETERS}. Use bootstrap_bags, or fewer "
             "features."

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import real_number, whole_number
+from bagwise.errors import InputError
 from bagwise.likelihood._optimise import LOWEST_TAU, Likelihood, Problem, minimise
 from bagwise.likelihood.mixing import mean_softmax
 from bagwise.likelihood.objective import BagLikelihood, checked_features, contrasts
@@ -282,12 +283,12 @@ def _checked_weights(bag_weights: npt.ArrayLike | None, bags: Bags) -> FloatArra
         return None
     weights: FloatArray = np.asarray(bag_weights, dtype=np.float64)
     if weights.shape != (len(bags),):
-        raise ValueError(
+        raise InputError(
             f"bag_weights has shape {weights.shape}, but there are {len(bags)} bags; "
             "give one number for each."
         )
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        raise ValueError(
+        raise InputError(
             "bag_weights has a number that is negative or not finite, or nothing but zeros; "
             "give each bag the number of times it counts."
         )
@@ -296,7 +297,7 @@ def _checked_weights(bag_weights: npt.ArrayLike | None, bags: Bags) -> FloatArra
 
 def _check_start(start: LinearFit | None, n_features: int, n_classes: int) -> None:
     if start is not None and start.weights.shape != (n_features, n_classes):
-        raise ValueError(
+        raise InputError(
             f"start has {start.weights.shape[0]} features and {start.weights.shape[1]} classes, "
             f"the bags {n_features} and {n_classes}; give a fit of the same features and classes."
         )

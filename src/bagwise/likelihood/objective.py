@@ -13,6 +13,7 @@ from scipy.linalg import helmert
 from scipy.special import logsumexp
 
 from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.errors import InputError
 from bagwise.likelihood._curvature import Scale, information_rows
 from bagwise.likelihood._effects import integrate, integrate_weighted, normal_nodes
 from bagwise.posterior._kernels import kernel, over_bags
@@ -197,13 +198,13 @@ def checked_features(X: npt.ArrayLike, bags: Bags) -> FloatArray:
         raise TypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
     features: FloatArray = np.ascontiguousarray(X, dtype=np.float64)
     if features.ndim != 2 or len(features) != bags.n_instances:
-        raise ValueError(
+        raise InputError(
             f"X has shape {features.shape}, but these bags have {bags.n_instances} instances; "
             f"({bags.n_instances}, features) is expected, sorted by bag."
         )
     if not np.isfinite(features).all():
         row, column = np.argwhere(~np.isfinite(features))[0]
-        raise ValueError(
+        raise InputError(
             f"X[{row}, {column}] is {features[row, column]}; finite numbers are needed."
         )
     return features

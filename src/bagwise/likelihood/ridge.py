@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import real_number, whole_number
+from bagwise.errors import InputError
 from bagwise.likelihood.linear import TOLERANCE, LinearFit, fit_linear
 from bagwise.likelihood.objective import BagLikelihood, checked_features, contrasts
 
@@ -144,11 +145,11 @@ def choose_ridge(
     """
     features = checked_features(X, bags)
     if len(ridges) == 0:
-        raise ValueError("ridges is empty; give at least one number to try.")
+        raise InputError("ridges is empty; give at least one number to try.")
     for ridge in ridges:
         real_number(0).check("ridges", ridge)
     if len(bags) < 2:
-        raise ValueError(
+        raise InputError(
             "there is only one bag, which cannot be held out; use fit_linear with a ridge of your "
             "own choice, for instance 1."
         )
@@ -186,13 +187,13 @@ def folds_of(bags: Bags, folds: int | npt.ArrayLike, seed: int) -> IntArray:
     fold_of_bag: IntArray = np.asarray(folds, dtype=np.int64)
     numbers = np.unique(fold_of_bag[fold_of_bag >= 0])
     if fold_of_bag.shape != (len(bags),) or not np.array_equal(numbers, np.arange(len(numbers))):
-        raise ValueError(
+        raise InputError(
             f"folds has shape {fold_of_bag.shape} and the numbers {numbers.tolist()}; one for each "
             f"of the {len(bags)} bags is expected, counted from 0 without gaps, and -1 for bags "
             "that are never held out."
         )
     if len(numbers) == 0 or (len(numbers) == 1 and (fold_of_bag == 0).all()):
-        raise ValueError("folds holds out no bag, or all at once; some must be left to fit to.")
+        raise InputError("folds holds out no bag, or all at once; some must be left to fit to.")
     return fold_of_bag
 
 

@@ -17,6 +17,7 @@ from bagwise.bags import Bags
 from bagwise.checks import TRUE_OR_FALSE, Rule
 from bagwise.data import BagData
 from bagwise.data.inputs import full
+from bagwise.errors import InputError
 from bagwise.registry import Registry
 
 
@@ -219,7 +220,7 @@ def _check_class(cls: Any) -> None:
     if not (isinstance(cls, type) and issubclass(cls, Method)):
         raise TypeError(f"{cls!r} is registered as a method; a subclass of Method is expected.")
     if cls.color and not re.fullmatch(r"#[0-9a-fA-F]{6}|[a-zA-Z]+[0-9]?", cls.color):
-        raise ValueError(
+        raise InputError(
             f"the color of {cls.__name__} is {cls.color!r}; a name such as 'red' or six digits "
             "such as '#6a0dad' are expected."
         )
@@ -244,7 +245,7 @@ def _refuse_unknown(cls: type[Method], name: str, options: Iterable[str]) -> Non
     for option in options:
         if option not in known:
             has = f"it has {', '.join(known)}" if known else "it has none"
-            raise ValueError(f"method {name!r} has no option {option!r}; {has}.")
+            raise InputError(f"method {name!r} has no option {option!r}; {has}.")
 
 
 def _refuse_other_kinds(cls: type[Method], name: str, options: Mapping[str, Any]) -> None:
@@ -255,7 +256,7 @@ def _refuse_other_kinds(cls: type[Method], name: str, options: Mapping[str, Any]
             said = arguments[option].annotation
             rule = _KINDS.get(said if isinstance(said, str) else getattr(said, "__name__", ""))
             if rule is not None and not rule.accepts(value):
-                raise ValueError(
+                raise InputError(
                     f"method {name!r}: {option} is {value!r}; {rule.expected} is expected."
                 )
 

@@ -8,6 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from bagwise.data import BagData
+from bagwise.errors import InputError
 from bagwise.losses import cc_loss, dllp_loss, pvc_loss
 from bagwise.methods.base import Batch, Method
 from bagwise.posterior import check_engine
@@ -77,7 +78,7 @@ class Supervised(Method):
     def begin(self, data: BagData, device: torch.device) -> None:
         """Check that there are labels."""
         if data.labels is None:
-            raise ValueError(
+            raise InputError(
                 "supervised learning needs labels of instances; "
                 "only the bags' counts are given. Choose a bag method, for instance cc."
             )

@@ -9,6 +9,7 @@ import torch
 
 from bagwise.bags import Bags
 from bagwise.data import BagData
+from bagwise.errors import InputError
 from bagwise.losses import llpfc_loss
 from bagwise.methods.base import Batch, Method
 
@@ -44,18 +45,18 @@ class LLPFC(Method):
     def __init__(self, regroup_every: int = 20) -> None:
         super().__init__()
         if regroup_every < 1:
-            raise ValueError(f"regroup_every is {regroup_every}; it must be at least 1.")
+            raise InputError(f"regroup_every is {regroup_every}; it must be at least 1.")
         self.regroup_every = regroup_every
 
     def begin(self, data: BagData, device: torch.device) -> None:
         """Check that there is at least one group's worth of bags."""
         C = data.bags.n_classes
         if data.bags.row_labels is not None:
-            raise ValueError(
+            raise InputError(
                 "LLPFC learns from bags alone, and some instances have known labels; use cc or rc."
             )
         if len(data.bags) < C:
-            raise ValueError(
+            raise InputError(
                 f"LLPFC puts {C} bags (one for each class) into a group, but there are only "
                 f"{len(data.bags)} bags; use more bags or another method."
             )

@@ -9,6 +9,7 @@ import torch
 from bagwise.bags import Bags
 from bagwise.checks import check_all, real_number
 from bagwise.data import BagData
+from bagwise.errors import InputError
 from bagwise.losses import dllp_loss
 from bagwise.methods.base import Batch, Method
 
@@ -105,7 +106,7 @@ class MixBag(Method):
     def begin(self, data: BagData, device: torch.device) -> None:
         """Bags are mixed by their counts, which have to be exact."""
         if data.bags.row_labels is not None or not data.bags.is_sharp.all():
-            raise ValueError(
+            raise InputError(
                 "MixBag mixes bags whose counts are exact, and here some are not exact or some "
                 "labels are known; use cc or rc."
             )

@@ -9,6 +9,7 @@ from bagwise.augmentations import AUGMENTATIONS, ImageViews
 from bagwise.bags import Bags
 from bagwise.checks import TRUE_OR_FALSE, check_all, one_of, real_number, whole_number
 from bagwise.data import BagData
+from bagwise.errors import InputError
 from bagwise.losses import dllp_loss, view_loss
 from bagwise.methods.base import Batch, Method
 from bagwise.posterior import bag_posterior, check_engine, most_probable_labeling
@@ -84,7 +85,7 @@ class TwoViews(Method):
         """Views of images need images: that shows now, not when the strong view begins."""
         shape = getattr(data.inputs, "shape", None)  # a `Dataset` has none
         if isinstance(AUGMENTATIONS[self.strong], ImageViews) and len(shape or range(4)) != 4:
-            raise ValueError(
+            raise InputError(
                 f"the inputs have shape {tuple(shape or ())}, and the view {self.strong!r} is of "
                 "images (n, channels, height, width). For others, register an augmentation of "
                 "your own, or use cc."

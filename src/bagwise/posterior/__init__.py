@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from bagwise.bags import Bags
+from bagwise.errors import InputError
 from bagwise.posterior._result import Posterior
 from bagwise.posterior.auto import auto_posterior
 from bagwise.posterior.bethe import bethe_posterior
@@ -115,7 +116,7 @@ def _check_result(found: object, log_probs: torch.Tensor, bags: Bags, engine: st
         )
     shapes = tuple(found.log_likelihood.shape), tuple(found.weights.shape)
     if shapes != ((len(bags),), tuple(log_probs.shape)):
-        raise ValueError(
+        raise InputError(
             f"engine {engine!r} returns a log-likelihood of shape {shapes[0]} and weights of shape "
             f"{shapes[1]}; ({len(bags)},) and {tuple(log_probs.shape)} are expected, for "
             f"{len(bags)} bags."
@@ -128,4 +129,4 @@ def check_engine(engine: str, options: Iterable[str] = ()) -> None:
     for name in options:
         if name not in known:
             takes = f"takes {', '.join(known)}" if known else "takes no option"
-            raise ValueError(f"engine {engine!r} has no option {name!r}; it {takes}.")
+            raise InputError(f"engine {engine!r} has no option {name!r}; it {takes}.")

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from bagwise.bags import Bags, FloatArray
+from bagwise.errors import InputError
 from bagwise.posterior._result import Posterior, check_shapes, checked_array
 
 Fill = Callable[..., FloatArray | None]
@@ -187,7 +188,7 @@ class _Posterior(torch.autograd.Function):
         options: list[float],
     ) -> tuple[tuple[torch.Tensor, ...], int]:
         if info.batch_size == 0:
-            raise ValueError(
+            raise InputError(
                 "vmap is over an empty dimension; at least one set of logits is needed."
             )
         found = [

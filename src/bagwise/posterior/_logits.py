@@ -10,6 +10,7 @@ from torch.nn.functional import log_softmax
 
 from bagwise.bags import Bags
 from bagwise.bags.arrays import shown_row
+from bagwise.errors import InputError
 from bagwise.posterior._autograd import is_traced
 
 _MOST_NODES = 10_000  # of a graph that is searched for batch normalisation
@@ -34,7 +35,7 @@ def check_logits(logits: torch.Tensor, bags: Bags) -> None:
     if not isinstance(bags, Bags):
         raise TypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
     if logits.shape != (bags.n_instances, bags.n_classes):
-        raise ValueError(
+        raise InputError(
             f"logits has shape {tuple(logits.shape)}, but these bags have {bags.n_instances} "
             f"instances and {bags.n_classes} classes."
         )
@@ -68,7 +69,7 @@ def _normalised_by_batch(logits: torch.Tensor) -> bool:
 def check_same_shape(logits: torch.Tensor, given: torch.Tensor, name: str) -> None:
     """Refuse what has not the shape of the logits."""
     if given.shape != logits.shape:
-        raise ValueError(
+        raise InputError(
             f"logits has shape {tuple(logits.shape)} and {name} {tuple(given.shape)}; "
             "they must be the same."
         )
@@ -78,7 +79,7 @@ def check_index(given: torch.Tensor, n: int, end: int, name: str) -> None:
     """Refuse what is not (n,) integers from 0 to end - 1."""
     integers = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
     if given.shape != (n,) or not integers:
-        raise ValueError(
+        raise InputError(
             f"{name} is {given.dtype} of shape {tuple(given.shape)}; ({n},) integers are expected, "
             "one for each instance."
         )
@@ -89,7 +90,7 @@ def refuse(given: torch.Tensor, wrong: torch.Tensor, name: str, expected: str) -
     """Refuse numbers where one is wrong; compilers cannot look at numbers."""
     if not is_out_of_sight(given) and wrong.any():
         place = tuple(wrong.nonzero()[0].tolist())
-        raise ValueError(
+        raise InputError(
             f"{name}[{', '.join(map(str, place))}] is {given[place].item():g}; {expected} are "
             "expected."
         )
@@ -108,7 +109,7 @@ def refuse_nan_rows(weights: torch.Tensor, stored: torch.Tensor) -> None:
     if bad.any():
         row = int(bad.int().argmax())
         given = shown_row(stored[row].detach().cpu().double().numpy())
-        raise ValueError(
+        raise InputError(
             f"stored_log_probs[{row}] is {given}; numbers or -inf are expected, and "
             "not -inf for all classes that its bag has. A model that diverged gives NaN: lower the "
             "learning rate or standardise its inputs."

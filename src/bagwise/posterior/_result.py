@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.errors import InputError
 from bagwise.posterior._flow import assign_potentials, possible_classes
 from bagwise.posterior._kernels import kernel
 from bagwise.posterior._tilt import assign, classes_by_count
@@ -67,9 +68,9 @@ def check_shapes(log_probs: torch.Tensor, bags: Bags, name: str = "log_probs") -
     if not isinstance(bags, Bags):
         raise TypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
     if not log_probs.is_floating_point():
-        raise ValueError(f"{name} has dtype {log_probs.dtype}; a floating type is expected.")
+        raise InputError(f"{name} has dtype {log_probs.dtype}; a floating type is expected.")
     if log_probs.shape != (bags.n_instances, bags.n_classes):
-        raise ValueError(
+        raise InputError(
             f"{name} has shape {tuple(log_probs.shape)}, but these bags have "
             f"{bags.n_instances} instances and {bags.n_classes} classes; "
             f"({bags.n_instances}, {bags.n_classes}) is expected."
@@ -102,7 +103,7 @@ def checked_array(log_probs: torch.Tensor, bags: Bags) -> tuple[FloatArray, Floa
 
 def _refuse_nan(log_p: FloatArray, bags: Bags) -> None:
     row, column = np.argwhere(~(log_p < np.inf))[0]
-    raise ValueError(
+    raise InputError(
         f"log_probs[{row}, {column}] is {log_p[row, column]} (bag {bags.bag_of_row[row]}); every "
         "entry must be a number or -inf. Logits of NaN or infinity give such log-probabilities; if "
         "the model diverged, lower the learning rate or standardise its inputs."
@@ -123,7 +124,7 @@ def _refuse_impossible(log_p: FloatArray, bags: Bags) -> None:
         others = f" ({n_bags} bags in all)" if n_bags > 1 else ""
         least, most = bags.least[bag].tolist(), bags.most[bag].tolist()
         counts = f"{least}" if least == most else f"from {least} to {most}"
-        raise ValueError(
+        raise InputError(
             f"no labeling of bag {bag}{others} has its counts {counts}: too "
             "many log-probabilities are -inf. Use finite log-probabilities (log_softmax gives "
             "them), or check the counts."

@@ -11,6 +11,7 @@ import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import Rule, real_number
+from bagwise.errors import InputError
 from bagwise.posterior._autograd import Engine, add_engine, posterior
 from bagwise.posterior._kernels import inline, kernel, over_bags
 from bagwise.posterior._result import Posterior
@@ -91,7 +92,7 @@ def _fill(
     if (states > max_states).any():
         bad = int(np.argmax(states > max_states))
         needed = _lattice_bytes(bags.least[bad]) if bags.is_sharp[bad] else 8 * states[bad]
-        raise ValueError(
+        raise InputError(
             f"the exact lattice of bag {bad} (size {bags.sizes[bad]}) has {states[bad]:.3g} "
             f"states, which need {_memory(needed)} of memory; "
             f'max_states is {max_states:.0f}. Use engine="bethe" (or "auto"), or raise max_states.'

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray, Potentials
+from bagwise.errors import InputError
 from bagwise.posterior._flow import assign_potentials, possible_classes
 from bagwise.posterior._kernels import kernel, over_bags
 from bagwise.posterior._result import check_shapes, checked_array
@@ -66,7 +67,7 @@ def _refuse_bumps(known: Potentials) -> None:
     inner = ~(last | np.roll(last, -1))[:-1]
     steeper = rise[1:] > rise[:-1] + 1e-6 * (1.0 + np.abs(rise[:-1]))
     if (inner & steeper).any() or not finite.all():
-        raise ValueError(
+        raise InputError(
             "the potentials of some bags are not log-concave (they fall and rise again), and the "
             "most probable labeling is then not found; use the posterior weights of bag_posterior."
         )

@@ -7,6 +7,7 @@ import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import real_number, whole_number
+from bagwise.errors import InputError
 from bagwise.posterior._autograd import Engine, add_engine, posterior
 from bagwise.posterior._kernels import inline, kernel, log_sum_exp, over_bags
 from bagwise.posterior._result import Posterior
@@ -46,7 +47,7 @@ def transport_posterior(
     """
     given = {"epsilon": epsilon, "iterations": iterations}
     if not all(rule.accepts(given[name]) for name, rule in TRANSPORT_OPTIONS.items()):
-        raise ValueError(
+        raise InputError(
             f"epsilon is {epsilon!r} and iterations {iterations!r}; a positive finite epsilon and "
             "a whole number of iterations, at least one, are needed."
         )

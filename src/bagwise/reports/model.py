@@ -8,6 +8,7 @@ from html import escape
 
 import numpy as np
 
+from bagwise.errors import InputError
 from bagwise.reports import charts
 from bagwise.reports.answers import answer_sections
 from bagwise.reports.page import page, paragraph, picture, section, table
@@ -49,7 +50,7 @@ def model_report(
     try:
         facts = model.facts
     except ValueError as error:
-        raise ValueError(f"{source} is damaged: {error} Fit the model again.") from error
+        raise InputError(f"{source} is damaged: {error} Fit the model again.") from error
     found = effects(model) if model.intervals is not None else []
     found = [effect for effect in found if effect.unit != SHARED]  # each is of many values
     return _report(facts, model.columns, found, answers or Answers())

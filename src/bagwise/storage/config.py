@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bagwise.errors import InputError
 from bagwise.methods import METHODS
 from bagwise.networks import MODELS
 from bagwise.storage.schema import (
@@ -98,17 +99,17 @@ def check_config(path: Path, config: dict[str, Any]) -> dict[str, Any]:
         _CONFIG(config, "")
         _check_together(config)
     except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+        raise InputError(f"{path} is damaged: {error}") from error
     params = config["params"]
     if params.get("model") is not None and params["model"] not in MODELS:
-        raise ValueError(
+        raise InputError(
             f"{path} names the model {params['model']!r}, which does not exist here; "
             "import the module that registers it first (bagwise --plugin MODULE ...)."
         )
     if missing := {"model", "method"} - params.keys():
-        raise ValueError(f"{path} is damaged: params.{min(missing)} is missing.")
+        raise InputError(f"{path} is damaged: params.{min(missing)} is missing.")
     if params["method"] not in METHODS:
-        raise ValueError(
+        raise InputError(
             f"{path} names the method {params['method']!r}, which does not exist here; "
             "import the module that registers it first (bagwise --plugin MODULE ...)."
         )
@@ -136,7 +137,7 @@ def classes_of(config: dict[str, Any]) -> npt.NDArray[Any]:
     try:
         labels = np.array(classes, dtype=kind)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"classes are not of the type {kind}: {error}.") from error
+        raise InputError(f"classes are not of the type {kind}: {error}.") from error
     if labels.tolist() != classes or len({str(label) for label in classes}) < len(classes):
-        raise ValueError(f"classes are not of the type {kind}, each once.")
+        raise InputError(f"classes are not of the type {kind}, each once.")
     return labels

@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from bagwise.errors import InputError
 from bagwise.storage.schema import wrong
 
 _FACTS = "bagwise"
@@ -63,10 +64,10 @@ def refuse_foreign(path: Path, is_own: Callable[[Path], bool], force: bool = Fal
     if not path.exists():
         return
     if not path.is_file():
-        raise ValueError(f"{path} is no file that can be replaced; choose another name.")
+        raise InputError(f"{path} is no file that can be replaced; choose another name.")
     if force or path.stat().st_size == 0 or is_own(path):
         return
-    raise ValueError(
+    raise InputError(
         f"{path} is there already, and was not written by this command; choose another name, or "
         "replace it with --force."
     )
@@ -158,12 +159,12 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
             facts = json.loads((file.metadata() or {})[_FACTS])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, LookupError, AttributeError, ValueError, RecursionError) as error:
-        raise ValueError(
+        raise InputError(
             f"{path} is damaged or was not written by Bagwise ({error}); "
             "restore it from a copy, or delete it and start again."
         ) from error
     if not isinstance(facts, dict):
-        raise ValueError(f"{path} was not written by Bagwise; delete it and start again.")
+        raise InputError(f"{path} was not written by Bagwise; delete it and start again.")
     facts.pop(_DIGESTS, None)
     return tensors, facts
 
@@ -185,7 +186,7 @@ def verify(path: Path, tensors: dict[str, torch.Tensor]) -> None:
     for name in sorted({*found, *wanted}):
         if found.get(name) != wanted.get(name):
             what = "is missing" if name not in found else "is not as it was written"
-            raise ValueError(f"{name!r} {what}")
+            raise InputError(f"{name!r} {what}")
 
 
 def _digests(tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> dict[str, str]:
@@ -205,23 +206,23 @@ def compare(tensors: dict[str, torch.Tensor], expected: dict[str, torch.Tensor])
 
     >>> compare({"weight": torch.ones(2)}, {"weight": torch.ones(3)})
     Traceback (most recent call last):
-    ValueError: 'weight' is float32 (2,); float32 (3,) is expected
+    bagwise.errors.InputError: 'weight' is float32 (2,); float32 (3,) is expected
     """
     for name in expected:
         if name not in tensors:
-            raise ValueError(f"{name!r} is missing")
+            raise InputError(f"{name!r} is missing")
     for name, tensor in tensors.items():
         if name not in expected:
-            raise ValueError(f"{name!r} is unknown")
+            raise InputError(f"{name!r} is unknown")
         if _described(tensor) != (wanted := _described(expected[name])):
-            raise ValueError(f"{name!r} is {_described(tensor)}; {wanted} is expected")
+            raise InputError(f"{name!r} is {_described(tensor)}; {wanted} is expected")
 
 
 def require_finite(tensors: dict[str, torch.Tensor]) -> None:
     """Weights with NaN or infinity are a ValueError: training never keeps such."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
-            raise ValueError(f"{name!r} has NaN or infinite values, which training never keeps")
+            raise InputError(f"{name!r} has NaN or infinite values, which training never keeps")
 
 
 def _described(tensor: torch.Tensor) -> str:

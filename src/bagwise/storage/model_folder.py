@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from bagwise.errors import InputError
 from bagwise.methods import METHODS, Method, make_method
 from bagwise.networks import Factory, Standardize, make_model
 from bagwise.storage.config import check_config, classes_of
@@ -70,7 +71,7 @@ def save(
     refuse_other_things(path)
     classes = classifier.classes_
     if classes.dtype.kind not in "biufUO":
-        raise ValueError(f"classes of type {classes.dtype} cannot be saved; use text or numbers.")
+        raise InputError(f"classes of type {classes.dtype} cannot be saved; use text or numbers.")
     config = {
         "format": FORMAT,
         **_plain_params(classifier),
@@ -163,7 +164,7 @@ def refuse_other_things(path: Path) -> None:
         if CONFIG in names:
             check_config(path / CONFIG, read_json(path / CONFIG, FORMAT))
         return
-    raise ValueError(f"{path} holds other things than a Bagwise model; choose another folder.")
+    raise InputError(f"{path} holds other things than a Bagwise model; choose another folder.")
 
 
 def _plain_params(classifier: LLPClassifier) -> dict[str, Any]:
@@ -176,7 +177,7 @@ def _plain_params(classifier: LLPClassifier) -> dict[str, Any]:
     options = None
     if isinstance(method, Method):
         if METHODS.get(method.name) is not type(method):
-            raise ValueError(
+            raise InputError(
                 f"{type(method).__name__} has no name to find it by when the model is loaded; "
                 'put @register("name") before the class.'
             )
@@ -194,12 +195,12 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
     recover(path)
     for name in (CONFIG, TENSORS):
         if not (path / name).is_file():
-            raise ValueError(f"{path} has no {name}; it is not a complete Bagwise model folder.")
+            raise InputError(f"{path} has no {name}; it is not a complete Bagwise model folder.")
     config = check_config(path / CONFIG, read_json(path / CONFIG, FORMAT))
     tensors, _ = load_tensors(path / TENSORS)
     known = {*cls._get_param_names(), *(n for n in config["params"] if n.startswith("method__"))}
     if unknown := config["params"].keys() - known:
-        raise ValueError(f"{path / CONFIG} has unknown parameters: {', '.join(sorted(unknown))}.")
+        raise InputError(f"{path / CONFIG} has unknown parameters: {', '.join(sorted(unknown))}.")
     classifier = cls(**config["params"])
     if config["method_options"] is not None:
         classifier.method = _method(config, path / CONFIG)
@@ -212,7 +213,7 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
     classifier.best_epoch_ = config["best_epoch"]
     own = config["params"]["model"]
     if own is None and model is None:
-        raise ValueError(
+        raise InputError(
             f"{path} holds a model that is not one of Bagwise's own; "
             "give its architecture: LLPClassifier.load(path, model=...)."
         )
@@ -230,7 +231,7 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
             compare(tensors, expected)
         verify(path / TENSORS, tensors)
     except ValueError as error:
-        raise ValueError(
+        raise InputError(
             f"{path / TENSORS} does not fit {CONFIG}, the folder is damaged: {error}."
         ) from error
     if isinstance(classifier.model, nn.Module):
@@ -242,13 +243,13 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
         classifier.model_.load_state_dict(tensors)
     except RuntimeError as error:
         reason = str(error).strip().split("\n")[-1].strip()
-        raise ValueError(f"{path / TENSORS} does not fit {CONFIG}: {reason}") from error
+        raise InputError(f"{path / TENSORS} does not fit {CONFIG}: {reason}") from error
     try:
         if (device := torch.device(classifier.device)).type == "meta":
             raise RuntimeError("it holds no numbers")
         classifier.model_.to(device).eval()
     except (RuntimeError, AssertionError, ImportError, ValueError) as error:
-        raise ValueError(
+        raise InputError(
             f"{path / CONFIG} asks for the device {classifier.device!r}, which is not here; "
             'write "cpu" in its place.'
         ) from error
@@ -259,7 +260,7 @@ def _method(config: dict[str, Any], path: Path) -> Method:
     try:
         return make_method(config["params"]["method"], **config["method_options"])
     except Exception as error:  # whatever its constructor says of such options
-        raise ValueError(f"{path} is damaged: method_options: {error}.") from error
+        raise InputError(f"{path} is damaged: method_options: {error}.") from error
 
 
 def _standardization(tensors: dict[str, torch.Tensor], shape: tuple[int, ...]) -> Standardize:
@@ -268,7 +269,7 @@ def _standardization(tensors: dict[str, torch.Tensor], shape: tuple[int, ...]) -
     found = {name: tensor for name, tensor in tensors.items() if name.startswith("0.")}
     compare(found, {"0.mean": wanted, "0.std": wanted})
     if not (found["0.std"] > 0).all():
-        raise ValueError("'0.std' has values that are not above 0")
+        raise InputError("'0.std' has values that are not above 0")
     return Standardize(found["0.mean"], found["0.std"])
 
 
@@ -282,10 +283,10 @@ def read_json(path: Path, version: int, oldest: int | None = None) -> dict[str, 
     """
     content = parse(path)
     if not isinstance(content, dict) or "format" not in content:
-        raise ValueError(f"{path} is damaged or was not written by Bagwise: it has no format.")
+        raise InputError(f"{path} is damaged or was not written by Bagwise: it has no format.")
     known = range(version if oldest is None else oldest, version + 1)
     if type(content["format"]) is not int or content["format"] not in known:
-        raise ValueError(
+        raise InputError(
             f"{path} has format {shown(content['format'])}; this version of Bagwise reads "
             f"{version}. Update Bagwise, or make the model again."
         )

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bagwise.errors import InputError
+
 Check = Callable[[Any, str], None]
 """Looks at a value and where it stands; what is wrong with it is a ValueError that says both."""
 
@@ -18,12 +20,12 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes().decode())
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged or was not written by Bagwise ({error}).") from error
+        raise InputError(f"{path} is damaged or was not written by Bagwise ({error}).") from error
 
 
-def wrong(value: Any, place: str, expected: str) -> ValueError:
+def wrong(value: Any, place: str, expected: str) -> InputError:
     """The error that says what stands where and what should."""
-    return ValueError(f"{place or 'the content'} is {shown(value)}; {expected} is expected.")
+    return InputError(f"{place or 'the content'} is {shown(value)}; {expected} is expected.")
 
 
 def shown(value: Any) -> str:
@@ -52,7 +54,7 @@ def number(low: float = -LARGE, high: float = LARGE, within: bool = False) -> Ch
 
     >>> number(0, 1)(float("nan"), "history[2].val_accuracy")
     Traceback (most recent call last):
-    ValueError: history[2].val_accuracy is nan; a number from 0 to 1 is expected.
+    bagwise.errors.InputError: history[2].val_accuracy is nan; a number from 0 to 1 is expected.
     """
     kind = "a number between {} and {}" if within else "a number from {} to {}"
 
@@ -127,7 +129,7 @@ def record(
 
     >>> record({"lr": number(0, 1)})({"lr": 0.5, "rate": 1}, "")
     Traceback (most recent call last):
-    ValueError: 'rate' is unknown; known are lr.
+    bagwise.errors.InputError: 'rate' is unknown; known are lr.
     """
     known = {**needed, **(optional or {})}
 
@@ -138,10 +140,10 @@ def record(
         for key in value:
             text(key, f"a name{' in ' + place if place else ''}")
             if key not in known and others is None:
-                raise ValueError(f"{dot}{shown(key)} is unknown; known are {', '.join(known)}.")
+                raise InputError(f"{dot}{shown(key)} is unknown; known are {', '.join(known)}.")
         for key in needed:
             if key not in value:
-                raise ValueError(f"{dot}{key} is missing.")
+                raise InputError(f"{dot}{key} is missing.")
         for key, item in value.items():
             inner = known.get(key, others or anything)
             inner(item, dot + (key if key in known else shown(key)))

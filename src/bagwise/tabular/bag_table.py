@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import FloatArray, IntArray
+from bagwise.errors import InputError
 from bagwise.estimator.targets import BagTargets, NumbersAre, sorted_by_bag
 from bagwise.likelihood.linear import occurring
 from bagwise.tabular.columns import Columns, Inputs, Surprises
@@ -194,7 +195,7 @@ def without_absent_classes(rows: MatchedRows, source: str) -> MatchedRows:
     if len(there) == len(targets.classes):
         return rows
     if len(there) == 1:
-        raise ValueError(
+        raise InputError(
             f"every row is of the class {str(targets.classes[there[0]])!r} by {source}; there is "
             "nothing to tell apart."
         )
@@ -302,7 +303,7 @@ def bag_codes(
         yield codes
         any_row = True
     if not any_row:
-        raise ValueError(f"{source.files[0]} has no rows.")
+        raise InputError(f"{source.files[0]} has no rows.")
 
 
 def match_names(
@@ -327,7 +328,7 @@ def match_names(
     known = set(index.tolist())
     without_rows = [name for b, name in enumerate(labels.ids) if b not in known and not some]
     if not (index >= 0).any():
-        raise ValueError(
+        raise InputError(
             f"no bag is in both files: {data_name} has {_listed(names)}; "
             f"{labels.source} has {_listed(labels.ids)}."
         )
@@ -339,7 +340,7 @@ def match_names(
     if nameless:
         problems.append(f"in {counted(nameless, 'row', 'rows')} of {data_name} no bag is named")
     if problems and not skip:
-        raise ValueError(
+        raise InputError(
             f"the bags of the two files do not match: {'; '.join(problems)}. "
             "Mend the files, or leave these out with --skip-unmatched (skip_unmatched=True)."
         )
@@ -388,13 +389,13 @@ def completed(labels: LabelTable, sizes: IntArray) -> FloatArray:
     elif are == "proportions" or (are == "auto" and not whole):
         totals = np.full(len(own), 1.0 if most <= 1 else 100.0)
     else:
-        raise ValueError(
+        raise InputError(
             f"{labels.source} has numbers of one class alone, and they do not say what they are; "
             "say --labels-are counts or proportions; relative and sample take a column of totals."
         )
     if (bad := used & ((own > totals) | (own < 0))).any():
         b = int(np.argmax(bad))
-        raise ValueError(
+        raise InputError(
             f"{labels.source} has {own[b]:g} for bag {labels.ids[b]!r} of {sizes[b]} rows; a count "
             "up to its rows is expected, a share, or a percentage (--labels-are proportions); "
             "counts that were made noisy are --labels-are noisy."

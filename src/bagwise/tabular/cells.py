@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bagwise.bags import FloatArray
+from bagwise.errors import InputError
 from bagwise.estimator.knowledge import NumbersAre, Rounded
 from bagwise.tabular.inference import inferred
 from bagwise.tabular.values import ARROW_ERRORS, cleaned, is_text, numbers_of, parsed
@@ -153,7 +154,7 @@ def without_thousands(
             return table
         if len(columns) == 1:
             with_dot, bare = dots.examples
-            raise ValueError(
+            raise InputError(
                 f"the column {columns[0]!r} of {name} has numbers such as {with_dot} and {bare}: "
                 "the dots may be those of thousands or of decimals. Say --labels-are counts or "
                 "--labels-are proportions, or write the numbers without dots."
@@ -196,7 +197,7 @@ def bound_columns(
             if label == column or not label:
                 continue
             if label + other not in columns:
-                raise ValueError(
+                raise InputError(
                     f"{name} has a column {column!r}, but no {label + other!r}; ranges have two "
                     "columns for each class, with empty cells where there is no bound."
                 )
@@ -207,7 +208,7 @@ def bound_columns(
         return found
     lacking = [label for label in classes if label not in found]
     if len(lacking) > (len(classes) == 2):  # of two classes, one may have the rest
-        raise ValueError(
+        raise InputError(
             f"{name} has no columns {lacking[0] + LOW!r} and {lacking[0] + HIGH!r}; it has "
             f"{', '.join(map(repr, columns))}."
         )

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bagwise.errors import InputError
 from bagwise.storage.schema import Check, flag, list_of, maybe, number, record, text, whole, wrong
 from bagwise.tabular.hashing import hashed
 from bagwise.tabular.names import counted
@@ -241,7 +242,7 @@ class Columns:
         record({"format": _unseen, "columns": columns, "left_out": left_out})(content, "")
         made = tuple(_made(item, f"columns[{i}]") for i, item in enumerate(content["columns"]))
         if len({column.name for column in made}) < len(made):
-            raise ValueError("columns has a name more than once")
+            raise InputError("columns has a name more than once")
         return cls(made, content["left_out"])
 
 
@@ -293,7 +294,7 @@ def _encode_ordered(
     unknown = np.flatnonzero((index < 0) & ~missing)
     if len(unknown):
         row = int(unknown[0])
-        raise ValueError(
+        raise InputError(
             f"the column {column.name!r} has {texts[row].as_py()!r} in row {first_row + row + 1}; "
             f"one of {' < '.join(column.categories)} is expected, or nothing."
         )
@@ -380,5 +381,5 @@ def _made(item: dict[str, Any], place: str) -> Column:
         and (not column.unit or column.style in STYLES[1:3])
     )
     if not good:
-        raise ValueError(f"{place} has parts that do not go together")
+        raise InputError(f"{place} has parts that do not go together")
     return column

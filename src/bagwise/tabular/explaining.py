@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bagwise.errors import InputError
 from bagwise.tabular.columns import Column, Role
 from bagwise.tabular.model import TableModel
 
@@ -46,7 +47,7 @@ def effects(model: TableModel) -> list[Effect]:
     """
     found = model.intervals
     if found is None:
-        raise ValueError(
+        raise InputError(
             "this model has no coefficients with intervals: only a linear one that bagwise fit has "
             "fitted by maximum likelihood has, of up to 2000 coefficients and 20 million cells. "
             "Give its rows with --bag and --labels to see how important each column is."

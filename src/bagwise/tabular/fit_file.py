@@ -6,6 +6,7 @@ import math
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
+from bagwise.errors import InputError
 from bagwise.storage.schema import (
     Check,
     any_number,
@@ -100,7 +101,7 @@ def _checked(content: Any) -> dict[str, Any]:
     if len(histogram["edges"]) != len(histogram["counts"]) + 1:
         raise wrong(histogram["edges"], "data.sizes.histogram.edges", "one more than counts")
     if any(b <= a for a, b in zip(histogram["edges"], histogram["edges"][1:], strict=False)):
-        raise ValueError("data.sizes.histogram.edges do not grow.")
+        raise InputError("data.sizes.histogram.edges do not grow.")
     facts: dict[str, Any] = content
     return facts
 

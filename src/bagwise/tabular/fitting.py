@@ -17,6 +17,7 @@ import torch
 import bagwise
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
+from bagwise.errors import InputError
 from bagwise.estimator import LLPClassifier
 from bagwise.estimator.defaults import searched
 from bagwise.estimator.parameters import new_method
@@ -135,7 +136,7 @@ def fit_table(
     if budget is not None:
         refuse_what_needs_memory(method, row_labels, ray is not None)
     elif store is not None:
-        raise ValueError("a store is for rows that memory does not hold; give --memory, too.")
+        raise InputError("a store is for rows that memory does not hold; give --memory, too.")
     known = read_labels(labels, key, columns_of(classes) or None, numbers_are=labels_are)
     asked = Asked(
         key=key,
@@ -155,7 +156,7 @@ def fit_table(
         files, rows, inputs = rows_in_store(data, known, asked, kept_rows, budget, progress)
     targets = rows.targets
     if len(targets.bags) < 2:
-        raise ValueError("there is only one bag; at least two with different counts are needed.")
+        raise InputError("there is only one bag; at least two with different counts are needed.")
     training, names = BagData(inputs, targets.bags), targets.classes
     base = LLPClassifier(
         method=method,
@@ -284,7 +285,7 @@ def _intervals(
 
 def _check_model(model: str) -> None:
     if model not in (*RATES, "auto"):
-        raise ValueError(f"model is {model!r}; choose one of auto, {', '.join(RATES)}.")
+        raise InputError(f"model is {model!r}; choose one of auto, {', '.join(RATES)}.")
 
 
 def _say_expected(method: str, engine: str) -> None:

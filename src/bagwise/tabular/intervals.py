@@ -9,6 +9,7 @@ import torch
 
 from bagwise.bags import FloatArray
 from bagwise.data import BagData
+from bagwise.errors import InputError
 from bagwise.likelihood import (
     Covariance,
     EffectsOfFit,
@@ -92,11 +93,11 @@ def read_intervals(path: Path, n_features: int, n_classes: int) -> Tensors:
             of_bags = {name: numbers.expand(shape) for name, shape in shapes.items()}
             compare({name: x for name, x in tensors.items() if name in _EFFECTS}, of_bags)
             if (tensors["spreads"] < 0).any():
-                raise ValueError("'spreads' has numbers below 0")
+                raise InputError("'spreads' has numbers below 0")
         require_finite(tensors)
         verify(path, tensors)
     except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}; fit the model again.") from error
+        raise InputError(f"{path} is damaged: {error}; fit the model again.") from error
     return tensors
 
 

@@ -15,6 +15,7 @@ from bagwise.bags import (
     Laplace,
     Noise,
 )
+from bagwise.errors import InputError
 from bagwise.estimator.knowledge import NumbersAre, Rounded, are_percentages
 
 NOISES: dict[str, type[Noise]] = {
@@ -51,14 +52,14 @@ def numbers_are_of(labels_are: str, noise: str | None = None, clipped: bool = Fa
     """
     if noise is None:
         if labels_are == "noisy":
-            raise ValueError(f"--labels-are noisy needs --noise, which says how: {_EXPECTED}.")
+            raise InputError(f"--labels-are noisy needs --noise, which says how: {_EXPECTED}.")
         if clipped:
-            raise ValueError(
+            raise InputError(
                 "--clipped is about noisy counts; say with --noise what noise they have."
             )
         return labels_are  # type: ignore[return-value]  # one of the words
     if labels_are not in ("auto", "noisy"):
-        raise ValueError(
+        raise InputError(
             f"--noise is given, but --labels-are is {labels_are}; noise is in counts "
             "(--labels-are noisy)."
         )
@@ -66,7 +67,7 @@ def numbers_are_of(labels_are: str, noise: str | None = None, clipped: bool = Fa
     try:
         return NOISES[kind](float(width), clipped)
     except (KeyError, ValueError):
-        raise ValueError(
+        raise InputError(
             f"--noise is {noise!r}; {_EXPECTED} is expected: the kind, and its scale or standard "
             "deviation, a positive number."
         ) from None
@@ -108,4 +109,4 @@ def in_option_words() -> Iterator[None]:
         text = str(error)
         for name, option in _OPTIONS.items():
             text = text.replace(name, option)
-        raise ValueError(text) from None
+        raise InputError(text) from None

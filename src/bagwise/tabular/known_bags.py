@@ -12,6 +12,7 @@ import pyarrow as pa
 import torch
 
 from bagwise.bags import FloatArray, IntArray
+from bagwise.errors import InputError
 from bagwise.likelihood import BagEffects
 from bagwise.likelihood.mixing import mean_softmax
 from bagwise.storage.files import compare, load_tensors, require_finite, save_tensors, verify
@@ -88,7 +89,7 @@ class KnownBags:
             _check(tensors, facts, n_classes)
             verify(path, tensors)
         except ValueError as error:
-            raise ValueError(f"{path} is damaged: {error}; fit the model again.") from error
+            raise InputError(f"{path} is damaged: {error}; fit the model again.") from error
         effects = BagEffects(
             float(tensors["tau"]), tensors["means"].numpy(), tensors["spreads"].numpy()
         )
@@ -103,7 +104,7 @@ def _check(tensors: dict[str, torch.Tensor], facts: dict[str, Any], n_classes: i
     }
     record(needed)(facts, "")
     if len(set(facts["bags"])) < len(facts["bags"]):
-        raise ValueError("a bag is there twice")
+        raise InputError("a bag is there twice")
     B = len(facts["bags"])
     numbers = torch.zeros((), dtype=torch.float64)
     wanted = {"tau": numbers, "means": numbers.expand(B, n_classes), "spreads": numbers.expand(B)}
@@ -111,4 +112,4 @@ def _check(tensors: dict[str, torch.Tensor], facts: dict[str, Any], n_classes: i
     require_finite(tensors)
     number(0, HIGHEST_TAU)(float(tensors["tau"]), "tau")
     if not ((tensors["spreads"] >= 0) & (tensors["spreads"] <= HIGHEST_TAU)).all():
-        raise ValueError(f"spreads are not all from 0 to {HIGHEST_TAU:g}")
+        raise InputError(f"spreads are not all from 0 to {HIGHEST_TAU:g}")

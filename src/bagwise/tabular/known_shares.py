@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags import FloatArray, Noise, rounding_slack
+from bagwise.errors import InputError
 from bagwise.estimator.knowledge import NumbersAre, Rounded
 from bagwise.tabular.label_numbers import said
 from bagwise.tabular.labels import LabelTable
@@ -15,7 +16,7 @@ UNKNOWN_TOTAL = 1000.0  # rows that shares are taken to be of, where the file do
 def refuse_inexact(labels_are: NumbersAre) -> None:
     """Shares of new rows' bags are taken as they stand: noise in them would be taken for truth."""
     if isinstance(labels_are, Noise) or said(labels_are, "ranges"):
-        raise ValueError(
+        raise InputError(
             "predict takes counts and shares of bags as they stand, and cannot allow for noise or "
             "ranges in them. Leave --labels out; for the rows that were counted, use "
             "`bagwise label`, which can."
@@ -42,14 +43,14 @@ def shares_of(labels: LabelTable, labels_are: NumbersAre = "auto") -> tuple[Floa
     numbers = _with_rest(labels, labels_are)
     if not np.isfinite(numbers).all() or (numbers < 0).any():
         b = int(np.argmax(~(np.isfinite(numbers) & (numbers >= 0)).all(axis=1)))
-        raise ValueError(
+        raise InputError(
             f"bag {labels.ids[b]!r} of {labels.source} has {numbers[b].tolist()}; a count or a "
             "share of 0 or more is expected for each class."
         )
     totals = numbers.sum(axis=1)
     if not totals.all():
         b = int(np.argmin(totals))
-        raise ValueError(f"bag {labels.ids[b]!r} of {labels.source} has 0 for every class.")
+        raise InputError(f"bag {labels.ids[b]!r} of {labels.source} has 0 for every class.")
     shares: FloatArray = numbers / totals[:, None]
     whole = bool((numbers == np.rint(numbers)).all())
     slack = rounding_slack(numbers)
@@ -59,7 +60,7 @@ def shares_of(labels: LabelTable, labels_are: NumbersAre = "auto") -> tuple[Floa
     if labels_are == "counts":
         if not whole:
             b = int(np.argmax((numbers != np.rint(numbers)).any(axis=1)))
-            raise ValueError(
+            raise InputError(
                 f"bag {labels.ids[b]!r} of {labels.source} has {numbers[b].tolist()}, which are no "
                 "counts; say --labels-are proportions or relative."
             )
@@ -67,7 +68,7 @@ def shares_of(labels: LabelTable, labels_are: NumbersAre = "auto") -> tuple[Floa
     if not are_shares:
         off = np.minimum(np.abs(totals - 1), np.abs(totals / 100 - 1))
         b = int(np.argmax(off))
-        raise ValueError(
+        raise InputError(
             f"the numbers of bag {labels.ids[b]!r} of {labels.source} sum to {totals[b]:g}: "
             f"{numbers[b].tolist()}; shares sum to 1 (all to 100, if in percent), counts are whole "
             "numbers. Counts that are not whole are --labels-are relative."
@@ -83,12 +84,12 @@ def _with_rest(labels: LabelTable, labels_are: NumbersAre) -> FloatArray:
     own = labels.numbers[:, int(np.argmin(lacking))]
     whole = bool((own == np.rint(own)).all())
     if labels_are in ("counts", "relative") or (labels_are == "auto" and whole):
-        raise ValueError(
+        raise InputError(
             f"{labels.source} has numbers of one class alone; counts need a column of the other or "
             "of totals. If they are shares, say --labels-are proportions."
         )
     unit = 1.0 if own.max() <= 1 else 100.0
     if own.max() > unit:
         b = int(np.argmax(own))
-        raise ValueError(f"bag {labels.ids[b]!r} of {labels.source} has {own[b]:g}, no share.")
+        raise InputError(f"bag {labels.ids[b]!r} of {labels.source} has {own[b]:g}, no share.")
     return np.where(lacking, (unit - own)[:, None], labels.numbers)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from bagwise.bags import FloatArray, rounding_slack
+from bagwise.errors import InputError
 from bagwise.estimator.knowledge import NumbersAre
 from bagwise.tabular.label_numbers import said
 
@@ -34,7 +35,7 @@ def named_columns(table: pa.Table, columns: Sequence[str], file: str) -> list[st
         numbered = [[str(first + n) for n in range(len(texts))] for first in (0, 1)]
         if any(texts) and texts not in numbered:
             row = next(n for n, text in enumerate(texts) if text)
-            raise ValueError(
+            raise InputError(
                 f"{file} has a column without a name, {texts[row]!r} in row {row + 1}; give it the "
                 "name of its class, or leave it out. --classes says which columns are classes."
             )

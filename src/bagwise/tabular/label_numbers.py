@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from bagwise.bags import FloatArray, Noise
+from bagwise.errors import InputError
 from bagwise.estimator.knowledge import NumbersAre, Rounded, rounding_of
 from bagwise.tabular.cells import HIGH, LOW, UNKNOWN, Cells, cells_of, first_text
 
@@ -23,7 +24,7 @@ def readable(table: pa.Table, column: str, name: str) -> Cells:
     cells = cells_of(values, column)
     if cells is None:
         row, text = first_text(values)
-        raise ValueError(
+        raise InputError(
             f"the column {column!r} of {name} has {text!r} in row {row + 1}; a number is expected."
         )
     return cells
@@ -43,7 +44,7 @@ def numbers_of_cells(
     soft = said(numbers_are, "counts", "rounded") or isinstance(numbers_are, Noise | Rounded)
     if np.isnan(low).any() and not soft:
         row, c = np.argwhere(np.isnan(low))[0]
-        raise ValueError(
+        raise InputError(
             f"the column {columns[c]!r} of {name} has no number in row {row + 1}; a count or a "
             "proportion is expected, 0 if there are none. Where nobody knows a count, say "
             f"--labels-are counts: {UNKNOWN} and empty cells are then unknown."
@@ -63,27 +64,27 @@ def _refuse_odd_ranges(
     """Ranges stand among counts, and are not upside down; a note says that they were read."""
     if not ranges:
         if (low == high).all():
-            raise ValueError(
+            raise InputError(
                 f"{name} has no ranges: neither columns such as {columns[0] + LOW!r} and "
                 f"{columns[0] + HIGH!r} nor cells such as 1-4; say --labels-are counts."
             )
         return
     column, example = next(iter(ranges.items()))
     if not said(numbers_are, "auto", "counts", "ranges"):
-        raise ValueError(
+        raise InputError(
             f"the column {column!r} of {name} has {example!r}, a range, which is read among "
             "counts (--labels-are counts or ranges), not among other numbers."
         )
     if ((low != np.rint(low)) & ~np.isnan(low)).any():
         row, c = np.argwhere((low != np.rint(low)) & ~np.isnan(low))[0]
-        raise ValueError(
+        raise InputError(
             f"{name} has {example!r} in the column {column!r}, a range of counts, but "
             f"{low[row, c]:g} in {columns[c]!r} is no count; ranges of shares are not read. "
             "Leave such cells empty and say --labels-are rounded."
         )
     if (low > high).any():
         row, c = np.argwhere(low > high)[0]
-        raise ValueError(
+        raise InputError(
             f"the column {columns[c]!r} of {name} has {low[row, c]:g}-{high[row, c]:g} in row "
             f"{row + 1}; the lower bound comes first."
         )

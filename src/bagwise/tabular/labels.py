@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bagwise.bags import FloatArray
+from bagwise.errors import InputError
 from bagwise.estimator.knowledge import NumbersAre
 from bagwise.tabular.cells import (
     HIGH,
@@ -70,7 +71,7 @@ def bag_ids(batch: pa.RecordBatch | pa.Table, key: Sequence[str]) -> pa.Array:
         return parts[0]
     for name, part in zip(key, parts, strict=True):
         if any(JOINT in (text or "") for text in part.unique().to_pylist()):
-            raise ValueError(
+            raise InputError(
                 f"a value of {name!r} contains {JOINT!r}, which stands between the parts of a "
                 "bag's name; replace it."
             )
@@ -107,7 +108,7 @@ def read_labels(
     told = np.flatnonzero(~gaps.all(axis=1))
     ids, names = ([found.ids[b] for b in part.tolist()] for part in (told, silent))
     if not ids:
-        raise ValueError(f"{found.source} has no number at all; one for each class is expected.")
+        raise InputError(f"{found.source} has no number at all; one for each class is expected.")
     listed = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
     warnings.warn(
         f"{found.source} has no number for any class of bag {listed}: as if it did not have it.",
@@ -125,7 +126,7 @@ def _read(
     numbers_are: NumbersAre,
 ) -> LabelTable:
     if not key:
-        raise ValueError("no bag column is given; name the column that says which bag a row is in.")
+        raise InputError("no bag column is given; name the column that says which bag a row is in.")
     source = Source(paths, typed=False)
     name = str(source.files[0])
     if known is not None and set(known) <= set(source.schema.names):
@@ -134,17 +135,17 @@ def _read(
     batches = (pa.Table.from_batches([batch]).cast(source.schema) for batch in source.batches())
     table = pa.concat_tables([source.schema.empty_table(), *batches])
     if not table.num_rows:
-        raise ValueError(f"{name} has no rows; one for each bag is expected.")
+        raise InputError(f"{name} has no rows; one for each bag is expected.")
     ids = bag_ids(table, key)
     if ids.null_count:
         row = ids.is_null().index(True).as_py() + 1
-        raise ValueError(f"{name} has no bag in row {row}; {', '.join(key)} must be there.")
+        raise InputError(f"{name} has no bag in row {row}; {', '.join(key)} must be there.")
     chosen = None if classes is None else list(classes)
     beside = [column for column in table.column_names if column not in key]
     if chosen is None:
         beside = named_columns(table, beside, name)
     if chosen is not None and len(chosen) == 1 and known is None:
-        raise ValueError(
+        raise InputError(
             f"--classes has one class, {chosen[0]!r}; two are expected at least. Name all of them, "
             "or the one and OTHER: a class that has no column has the rest of each bag."
         )
@@ -158,7 +159,7 @@ def _read(
         source.require(chosen)
     others = chosen or beside
     if not others:
-        raise ValueError(f"{name} has no class columns beside {', '.join(key)}.")
+        raise InputError(f"{name} has no class columns beside {', '.join(key)}.")
     rows_of_bags = {entry["values"]: entry["counts"] for entry in ids.value_counts().to_pylist()}
     repeated = [key for key, rows in rows_of_bags.items() if rows > 1]
     values = {column: cells_of(table.column(column), column) for column in others}
@@ -177,13 +178,13 @@ def _read(
     if texts:
         hint = "Mend it." if chosen else "Name the class columns with --classes, or mend it."
         row, text = first_text(table.column(texts[0]))
-        raise ValueError(
+        raise InputError(
             f"the column {texts[0]!r} of {name} holds text, {text!r} in row {row + 1}; numbers are "
             f"expected in class columns, * or nothing where a count is not published. {hint}"
         )
     if len(others) - (len(others) == 2 and total_name(others[1])) == 1 and chosen is None:
         with_total = f" (and {others[1]!r}, which may be a total)" if len(others) == 2 else ""
-        raise ValueError(
+        raise InputError(
             f"{name} has numbers of {others[0]!r} alone{with_total}; two classes are expected. If "
             f"all other rows are of a second class, name both: --classes {others[0]},OTHER."
         )
@@ -205,7 +206,7 @@ def _has_number(cells: Cells | None) -> bool:
 def _refuse_repeated(ids: pa.Array, name: str) -> None:
     for entry in ids.value_counts().to_pylist():
         if entry["counts"] > 1:
-            raise ValueError(
+            raise InputError(
                 f"{name} has more than one row for bag {entry['values']!r}; one is expected."
             )
 
@@ -242,7 +243,7 @@ def _two_classes(
     if total is not None and said(are, "auto", "counts", "proportions", "relative", "sample"):
         totals, _ = numbers_of_cells({total: readable(table, total, name)}, name, "auto")
         if ((own != np.rint(own)) & ~np.isnan(own) | (own > totals)).any():
-            raise ValueError(
+            raise InputError(
                 f"{name} has {one!r} and {total!r}, but {one!r} is no count up to {total!r} in "
                 "every row; give counts, or leave the total out."
             )
@@ -266,7 +267,7 @@ def _of_bounds(
     if classes is None:
         found = {label: pair for label, pair in found.items() if not total_name(label)}
         if len(found) < 2:
-            raise ValueError(
+            raise InputError(
                 f"{name} has bounds of {', '.join(map(repr, found))} alone; two classes are "
                 "expected. If all other rows are of a second class, name both with --classes."
             )
@@ -278,14 +279,14 @@ def _of_bounds(
         low, high = (readable(table, column, name) for column in found[label])
         for column, cells in zip(found[label], (low, high), strict=True):
             if cells.example and column != label:
-                raise ValueError(
+                raise InputError(
                     f"the column {column!r} of {name} has {cells.example!r}; a number is expected "
                     "in a column of bounds, nothing where there is none."
                 )
         numbers[:, c, 0], numbers[:, c, 1] = low.low, high.high
         if (bad := low.low > high.high).any():
             b = int(np.argmax(bad))
-            raise ValueError(
+            raise InputError(
                 f"{name} has {low.low[b]:g} in {found[label][0]!r} and {high.high[b]:g} in "
                 f"{found[label][1]!r} for bag {ids[b].as_py()!r}; the lower bound must not be "
                 "above the upper one."
@@ -306,7 +307,7 @@ def _long(
     classes = category_texts(table.column(class_column))
     if classes.null_count:
         row = classes.is_null().index(True).as_py() + 1
-        raise ValueError(f"{name} has no {class_column} in row {row}.")
+        raise InputError(f"{name} has no {class_column} in row {row}.")
     if cells is None:
         cells = readable(table, number_column, name)
     values, are = numbers_of_cells({number_column: cells}, name, numbers_are)
@@ -318,7 +319,7 @@ def _long(
     for key, label, value in zip(ids.to_pylist(), classes.to_pylist(), values[:, 0], strict=True):
         place = places[key], columns_of_classes[label]
         if there[place]:
-            raise ValueError(f"{name} has class {label!r} of bag {key!r} twice; once is expected.")
+            raise InputError(f"{name} has class {label!r} of bag {key!r} twice; once is expected.")
         numbers[place], there[place] = value, True
     exact = None if numbers.ndim > 2 or np.isnan(numbers).any() else numbers
     used = without_total(labels, exact, are, "class", name)
@@ -334,13 +335,13 @@ def _of_known(labels: LabelTable, known: Sequence[str], may_lack: bool) -> Label
     if unknown := [
         x for x, some in zip(labels.classes, there, strict=True) if some and x not in known
     ]:
-        raise ValueError(
+        raise InputError(
             f"{labels.source} has the class {unknown[0]!r}, which the model does not know; "
             f"it knows {', '.join(known)}."
         )
     missing = [label for label in known if label not in labels.classes]
     if missing and not may_lack:
-        raise ValueError(
+        raise InputError(
             f"{labels.source} has no column for the class {missing[0]!r}; the model knows "
             f"{', '.join(known)}."
         )

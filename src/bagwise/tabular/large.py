@@ -15,6 +15,7 @@ import numpy.typing as npt
 import bagwise
 from bagwise.bags import Bags, IntArray
 from bagwise.data.stored import StoredRows
+from bagwise.errors import InputError
 from bagwise.estimator.targets import BagTargets, to_bags
 from bagwise.tabular.bag_table import (
     MatchedRows,
@@ -63,16 +64,16 @@ class Reading:
 def refuse_what_needs_memory(method: str, row_labels: str | None, on_ray: bool) -> None:
     """Say what cannot be done within a budget."""
     if on_ray:
-        raise ValueError(
+        raise InputError(
             "the processes of Ray would each have all rows in memory; leave --ray or --memory out."
         )
     if method not in KEPT:
-        raise ValueError(
+        raise InputError(
             f"the method {method} looks at all rows at once; with --memory choose one of "
             f"{', '.join(KEPT)}."
         )
     if row_labels is not None:
-        raise ValueError(
+        raise InputError(
             "labels of rows are all kept in memory; leave --row-labels or --memory out."
         )
 
@@ -155,7 +156,7 @@ def refuse_small_budget(bags: Bags, budget: int) -> None:
     needed = LEAST + rows * bags.n_classes * _PROBABILITY
     if needed > budget:
         largest = int(bags.sizes.max())
-        raise ValueError(
+        raise InputError(
             f"memory is {shown_size(budget)}; with {bags.n_classes} classes and up to {largest:,} "
             f"rows in a bag, at least {-(-needed // 10**6):,} MB are needed."
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
+from bagwise.errors import InputError
 from bagwise.tabular.columns import Columns, Kind
 from bagwise.tabular.number_columns import NumberLearner
 from bagwise.tabular.text_columns import CategoryLearner, OrderedLearner
@@ -37,13 +38,13 @@ class ColumnLearner:
         ordered = ordered or {}
         for name in [*wanted, *unwanted, *categorical, *ordered]:
             if name not in schema.names:
-                raise ValueError(f"there is no column {name!r}; there are {schema.names}.")
+                raise InputError(f"there is no column {name!r}; there are {schema.names}.")
             if name in unwanted and name in {*wanted, *categorical, *ordered}:
-                raise ValueError(f"{name!r} is both a feature and excluded, or the bag itself.")
+                raise InputError(f"{name!r} is both a feature and excluded, or the bag itself.")
             if name in categorical and name in ordered:
-                raise ValueError(f"{name!r} is both categorical and ordered; choose one.")
+                raise InputError(f"{name!r} is both categorical and ordered; choose one.")
             if wanted and name in {*categorical, *ordered} and name not in wanted:
-                raise ValueError(
+                raise InputError(
                     f"{name!r} is said to be of categories, but is no feature; add it to "
                     "--features, or leave it out there."
                 )
@@ -57,7 +58,7 @@ class ColumnLearner:
                 empty = pa.types.is_null(schema.field(name).type)
                 why = "no row has a value" if empty else f"of type {schema.field(name).type}"
                 if name in {*wanted, *ordered} and not empty:
-                    raise ValueError(f"the column {name!r} is {why}, which cannot be a feature.")
+                    raise InputError(f"the column {name!r} is {why}, which cannot be a feature.")
                 self.left_out[name] = why
             elif name in ordered or kind == "ordered":
                 self._learners[name] = OrderedLearner(name, ordered.get(name))
@@ -87,7 +88,7 @@ class ColumnLearner:
                 columns.append(found)
         if not columns:
             reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
-            raise ValueError(f"no column is left to learn from ({reasons or 'all are excluded'}).")
+            raise InputError(f"no column is left to learn from ({reasons or 'all are excluded'}).")
         return Columns(tuple(columns), left_out)
 
 
@@ -126,11 +127,11 @@ def ordered_of(value: str | Iterable[str] | Ordered | None) -> dict[str, list[st
         trimmed = [level.strip() for level in levels]
         if len(trimmed) < 2 or not all(trimmed) or len(set(trimmed)) < len(trimmed) or not name:
             given = f"{name}={'<'.join(levels)}"
-            raise ValueError(
+            raise InputError(
                 f"ordered is {given!r}; a column and its values are expected, each once and the "
                 "lowest first, size=S<M<L for one."
             )
         if name in found:
-            raise ValueError(f"ordered names the column {name!r} twice.")
+            raise InputError(f"ordered names the column {name!r} twice.")
         found[name] = trimmed
     return found

@@ -15,6 +15,7 @@ from torch import nn
 from bagwise.bags import IntArray
 from bagwise.data import BagData
 from bagwise.data.stored import StoredRows
+from bagwise.errors import InputError
 from bagwise.likelihood import (
     BagEffects,
     ChosenRidge,
@@ -83,27 +84,27 @@ def effect_trials(data: BagData, splits: Sequence[Split], work: Workspace) -> li
 def check_bag_effects(data: BagData, model: str, by_likelihood: bool) -> None:
     """Say why there can be no bag effects, and what to do."""
     if model == "mlp":
-        raise ValueError(
+        raise InputError(
             "bag effects are those of a linear model; leave --model mlp or --bag-effects out."
         )
     if not data.bags.is_sharp.all():
-        raise ValueError(
+        raise InputError(
             "bag effects need exact counts: noise, ranges or rounding cannot be told from bags "
             "that differ. Leave --bag-effects out."
         )
     if not fits(data):
-        raise ValueError(
+        raise InputError(
             f"the table has {len(data):,} rows of {data.shape[0]:,} features, too many for bag "
             f"effects, which take up to {MOST_NUMBERS:,} cells; use fewer columns "
             "(--features, --exclude) or a part of the bags, or leave --bag-effects out."
         )
     if not by_likelihood:
-        raise ValueError(
+        raise InputError(
             "bag effects are fitted by maximum likelihood; leave --method, --engine, --set, --lr "
             "and --epochs out, or --bag-effects."
         )
     if len(data.bags) < 3:
-        raise ValueError(
+        raise InputError(
             f"there are only {len(data.bags)} bags; at least three are needed to say how far bags "
             "differ. Leave --bag-effects out."
         )

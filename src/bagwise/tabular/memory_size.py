@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from bagwise.errors import InputError
+
 LEAST = 64_000_000  # bytes, below which nothing can be done
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
@@ -26,13 +28,13 @@ def bytes_of(text: str | int) -> int:
     else:
         found = _SIZE.fullmatch(str(text).strip())
         if found is None:
-            raise ValueError(
+            raise InputError(
                 f"memory is {str(text)!r}; a size such as 500MB, 2GB or 1.5GiB is expected."
             )
         unit = (found[2] or "").lower()
         size = round(float(found[1]) * {**_UNITS, **_BINARY}[unit])
     if size < LEAST:
-        raise ValueError(f"memory is {text}; at least {shown_size(LEAST)} are needed.")
+        raise InputError(f"memory is {text}; at least {shown_size(LEAST)} are needed.")
     return size
 
 
@@ -100,7 +102,7 @@ def refuse_more_than_memory(size: int, what: str) -> None:
     free = free_memory()
     if free is not None and size > free:
         some = shown_size(max(free // 2, LEAST)).replace(" ", "")
-        raise ValueError(
+        raise InputError(
             f"{what} takes {shown_size(size)} in memory, and {shown_size(free)} are free; say how "
             f"much may be used, for instance --memory {some}: the rows are then sorted into a file "
             "and learnt from there."

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from bagwise.bags import IntArray
+from bagwise.errors import InputError
 from bagwise.estimator import LLPClassifier
 from bagwise.likelihood import Covariance, EffectsOfFit
 from bagwise.storage import model_folder as archive
@@ -112,14 +113,14 @@ class TableModel:
         """
         if self.known_bags is None:
             if given:
-                raise ValueError(
+                raise InputError(
                     "this model has no bag effects, so that the bag of a row says nothing; give "
                     "the bags' counts or shares with --labels, or fit with --bag-effects."
                 )
             return []
         own = list(self.known_bags.columns)
         if given and len(given) != len(own):
-            raise ValueError(
+            raise InputError(
                 f"the bags of this model are named by {', '.join(own)}; --bag is "
                 f"{', '.join(given)}. Give as many columns."
             )
@@ -142,17 +143,17 @@ class TableModel:
         """Read a model folder; what is missing, damaged or too new is a ValueError."""
         archive.recover(path)
         if not path.is_dir():
-            raise ValueError(f"there is no folder {path}; give the --out folder of bagwise fit.")
+            raise InputError(f"there is no folder {path}; give the --out folder of bagwise fit.")
         of_columns = _read(path / archive.COLUMNS, COLUMNS_FORMAT, OLDEST)
         fit = _read(path / archive.FIT, FIT_FORMAT)
         classifier = LLPClassifier.load(path)
         try:
             columns = Columns.from_json(of_columns)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"{path / archive.COLUMNS} is damaged: {error}.") from error
+            raise InputError(f"{path / archive.COLUMNS} is damaged: {error}.") from error
         width = len(columns.encoded_names)
         if classifier.shape_in_ != (width,):
-            raise ValueError(
+            raise InputError(
                 f"{path / archive.COLUMNS} makes {width} features, but the model in "
                 f"{archive.CONFIG} has {classifier.shape_in_}; the folder is damaged."
             )
@@ -165,7 +166,7 @@ class TableModel:
 
 def _read(path: Path, version: int, oldest: int | None = None) -> dict[str, Any]:
     if not path.is_file():
-        raise ValueError(
+        raise InputError(
             f"{path.parent} has no {path.name}; it is incomplete, or not from bagwise fit (that of "
             "bagwise train has no columns of a table)."
         )

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bagwise.errors import InputError
 from bagwise.tabular.columns import Column, Floats, Kind, Log, infinite_note
 from bagwise.tabular.names import counted
 from bagwise.tabular.values import numbers_of
@@ -97,7 +98,7 @@ def number_column(column: Column, sample: Floats, n: int) -> Column | str:
         if column.kind == "numeric" and is_heavy(near):
             column = replace(column, log=_log(ordinary))
     if not math.isfinite(column.std):
-        raise ValueError(
+        raise InputError(
             f"the column {column.name!r} has values too large to compute with; empty them."
         )
     if column.std <= 1e-13 * abs(column.mean):  # rounding errors

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import torch
 
 from bagwise.bags import FloatArray, IntArray
+from bagwise.errors import InputError
 from bagwise.estimator.targets import NumbersAre
 from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.posterior import bag_posterior, most_probable_labeling
@@ -91,7 +92,7 @@ def predict_table(
     known = None
     if labels is not None:
         if not key:
-            raise ValueError("--labels says what is known of bags; say with --bag which they are.")
+            raise InputError("--labels says what is known of bags; say with --bag which they are.")
         refuse_inexact(labels_are)
         known = read_labels(labels, list(key), known=model.classes, numbers_are=labels_are)
     _check_out(out, [*source.files, *(known.files if known else [])], model.classes, force)
@@ -142,7 +143,7 @@ def predict_rows(
             row += batch.num_rows
             watch(batch.num_rows)
         if not (row or may_be_empty):
-            raise ValueError(f"{source.files[0]} has no rows.")
+            raise InputError(f"{source.files[0]} has no rows.")
     return Written(row, surprises, of_known_bags=of_known if model.known_bags else None)
 
 
@@ -276,7 +277,7 @@ def kept_columns(
         source.require(keep)
         kept = list(keep)
     if clash := [name for name in kept if name in (*more, *_added(model.classes))]:
-        raise ValueError(
+        raise InputError(
             f"the input has a column {clash[0]!r}, and so will the output; "
             "rename it, or choose the columns to copy with --keep."
         )
@@ -289,11 +290,11 @@ def _added(classes: Sequence[str]) -> list[str]:
 
 def _check_out(out: Path, inputs: list[Path], classes: Sequence[str], force: bool) -> None:
     if out.suffix.lower() not in _KINDS:
-        raise ValueError(f"{out} is of an unknown kind; .parquet, .csv or .tsv is expected.")
+        raise InputError(f"{out} is of an unknown kind; .parquet, .csv or .tsv is expected.")
     if out.is_dir():
-        raise ValueError(f"{out} is a folder; name a file for the output.")
+        raise InputError(f"{out} is a folder; name a file for the output.")
     if any(out.exists() and file.samefile(out) for file in inputs):
-        raise ValueError(f"{out} is an input itself; choose another file for the output.")
+        raise InputError(f"{out} is an input itself; choose another file for the output.")
     refuse_foreign(out, lambda path: is_prediction(path, classes), force)
 
 
@@ -329,7 +330,7 @@ def _writer(out: Path, schema: pa.Schema, kept: list[str], added: Sequence[str])
     if kind in (".csv", ".tsv"):
         for field in types:
             if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
-                raise ValueError(
+                raise InputError(
                     f"the column {field.name!r} is of type {field.type}, which {kind} cannot hold; "
                     "write .parquet, or choose the columns to copy with --keep."
                 )

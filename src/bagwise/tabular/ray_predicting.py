@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 
+from bagwise.errors import InputError
 from bagwise.extras import require
 from bagwise.storage.files import hidden_name, leftovers
 from bagwise.storage.model_folder import replace_folder
@@ -81,7 +82,7 @@ def predict_on_ray(
                 total = _sum(total, found)
                 bar.advance(found["rows"])
         if not total.rows:
-            raise ValueError(f"{source.files[0]} has no rows.")
+            raise InputError(f"{source.files[0]} has no rows.")
         replace_folder(new, place)
     finally:
         shutil.rmtree(new, ignore_errors=True)
@@ -90,19 +91,19 @@ def predict_on_ray(
 
 def _check_folder(out: Path, inputs: list[Path], classes: Sequence[str]) -> None:
     if out.suffix:
-        raise ValueError(
+        raise InputError(
             f"{out} has the name of a file; with Ray --out is a folder, which gets a Parquet file "
             "for each file of the input."
         )
     if not out.exists():
         return
     if not out.is_dir():
-        raise ValueError(f"{out} is no folder; choose another name.")
+        raise InputError(f"{out} is no folder; choose another name.")
     for entry in sorted(out.iterdir()):
         if any(entry.samefile(file) for file in inputs):
-            raise ValueError(f"{entry} is an input itself; choose another folder for the output.")
+            raise InputError(f"{entry} is an input itself; choose another folder for the output.")
         if not (entry.is_file() and is_prediction(entry, classes)):
-            raise ValueError(
+            raise InputError(
                 f"{out} holds {entry.name}, which is no prediction of such a model; choose another "
                 "folder."
             )
@@ -123,7 +124,7 @@ def _results(
     for row in _mapped(items, settings, workers):
         result = json.loads(row["found"])
         if "error" in result:
-            raise ValueError(result["error"])
+            raise InputError(result["error"])
         yield result
 
 
@@ -146,7 +147,7 @@ def _mapped(
     try:
         yield from found.iter_rows()
     except ray.exceptions.RayError as error:
-        raise ValueError(f"Ray Data failed: {str(error).strip().splitlines()[-1]}") from error
+        raise InputError(f"Ray Data failed: {str(error).strip().splitlines()[-1]}") from error
 
 
 def _predicted(
@@ -157,7 +158,7 @@ def _predicted(
     try:
         file, out = Path(item["file"]), Path(item["out"])
         if not out.parent.is_dir():
-            raise ValueError(
+            raise InputError(
                 f"{out.parent.parent} is not there on the machine {platform.node()} of the "
                 "cluster; files, model and output have to be on a disk that all see."
             )

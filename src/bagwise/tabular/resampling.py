@@ -16,6 +16,7 @@ import torch
 import bagwise
 from bagwise.bags import Bags, FloatArray
 from bagwise.data import BagData
+from bagwise.errors import InputError
 from bagwise.likelihood import LinearFit, bootstrap_bags
 from bagwise.likelihood.intervals import interval_ridge
 from bagwise.storage.files import load_tensors, save_tensors
@@ -125,12 +126,12 @@ def _in_parallel(folder: Path, pieces: Sequence[range], processes: int, bar: Wor
             try:
                 piece, error = workers.next()
             except DiedError:
-                raise ValueError(
+                raise InputError(
                     "a process of the bootstrap died, perhaps for want of memory; give the same "
                     "command again with fewer --processes, it goes on from there."
                 ) from None
             if error is not None:
-                raise ValueError(f"a fit of the bootstrap failed: {error}")
+                raise InputError(f"a fit of the bootstrap failed: {error}")
             bar.advance(len(piece))
 
 

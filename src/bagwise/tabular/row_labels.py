@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bagwise.bags import IntArray
+from bagwise.errors import InputError
 from bagwise.estimator.targets import BagTargets
 from bagwise.tabular.values import category_texts
 
@@ -35,7 +36,7 @@ class RowLabels:
         bad &= texts.is_valid().to_numpy(zero_copy_only=False)
         if bad.any():
             row = int(np.argmax(bad))
-            raise ValueError(
+            raise InputError(
                 f"the column {self.column!r} has {texts[row].as_py()!r} in row "
                 f"{self._rows + row + 1}; the classes are {', '.join(self._classes.to_pylist())}, "
                 "and an empty cell says that a label is not known."
@@ -47,7 +48,7 @@ class RowLabels:
         """(N,) the class of each row, -1 where it is not known."""
         labels = np.concatenate(self._parts)
         if (labels < 0).all():
-            raise ValueError(f"the column {self.column!r} has no label; leave --row-labels out.")
+            raise InputError(f"the column {self.column!r} has no label; leave --row-labels out.")
         return labels
 
 

@@ -12,6 +12,7 @@ import torch
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, roc_auc_score
 
 from bagwise.bags import FloatArray, IntArray
+from bagwise.errors import InputError
 from bagwise.tabular.columns import Surprises
 from bagwise.tabular.labels import bag_ids
 from bagwise.tabular.model import TableModel
@@ -88,7 +89,7 @@ def evaluate_table(model: TableModel, data: Paths, target: str, progress: bool =
             classes = pc.index_in(texts, value_set=known)
             unknown = pc.and_(classes.is_null(), cleaned(texts).is_valid())
             if (place := unknown.index(True).as_py()) >= 0:
-                raise ValueError(
+                raise InputError(
                     f"the column {target!r} has {texts[place].as_py()!r} in row {row + place + 1}, "
                     f"which is no class of the model; it knows {', '.join(model.classes)}."
                 )
@@ -101,10 +102,10 @@ def evaluate_table(model: TableModel, data: Paths, target: str, progress: bool =
             row += batch.num_rows
             bar.advance(batch.num_rows)
     if not row:
-        raise ValueError(f"{source.files[0]} has no rows.")
+        raise InputError(f"{source.files[0]} has no rows.")
     y, log_probs = np.concatenate(truth), torch.cat(predictions).numpy()
     if not len(y):
-        raise ValueError(f"no row of {source.files[0]} has a label in the column {target!r}.")
+        raise InputError(f"no row of {source.files[0]} has a label in the column {target!r}.")
     guess, confidence = log_probs.argmax(-1), np.exp(log_probs.max(-1))
     shares = np.bincount(y) / len(y)
     everything = np.arange(len(model.classes))

@@ -13,6 +13,7 @@ from scipy.special import softmax
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
+from bagwise.errors import InputError
 from bagwise.likelihood import group_shares_with_effects
 from bagwise.tabular.bag_table import encode_rows
 from bagwise.tabular.columns import Columns, Surprises
@@ -91,14 +92,14 @@ def estimate_shares(
     """
     known, effects = model.intervals, model.interval_effects
     if known is not None and model.known_bags is not None and effects is None:
-        raise ValueError(
+        raise InputError(
             "this model has bag effects, but its folder does not say how sure they are: it was "
             "written by an earlier version. Fit it again."
         )
     if bootstrap:
         _check_bootstrap(model, bootstrap, counts)
     if not by:
-        raise ValueError("--by is empty; name the columns whose values make the groups.")
+        raise InputError("--by is empty; name the columns whose values make the groups.")
     source = Source(data, typed=False, as_text=list(by))
     source.require([*by, *model.columns.names])
     codes, names = _groups(source, by, model.columns)
@@ -163,20 +164,20 @@ def estimate_shares(
 
 def _check_bootstrap(model: TableModel, draws: int, counts: Counts | None) -> None:
     if draws < 20:
-        raise ValueError(f"--bootstrap is {draws}; 20 fits at least are needed, 200 are usual.")
+        raise InputError(f"--bootstrap is {draws}; 20 fits at least are needed, 200 are usual.")
     if model.intervals is None:
-        raise ValueError(
+        raise InputError(
             "the bootstrap fits the model again and again, which is done only with linear models "
             "that bagwise fit has fitted by maximum likelihood, to up to 20 million cells; of this "
             "one there are no intervals."
         )
     if model.known_bags is not None:
-        raise ValueError(
+        raise InputError(
             "the bootstrap is for models without bag effects; leave --bootstrap out: the other "
             "intervals allow for them."
         )
     if counts is None:
-        raise ValueError(
+        raise InputError(
             "the bootstrap fits the model again: give the table that it was fitted to, and its "
             "bags' counts with --bag and --labels."
         )
@@ -188,7 +189,7 @@ def _bag_columns(model: TableModel, source: Source, given: Sequence[str]) -> lis
     names = model.bag_columns(source.schema.names, given)
     if not names:
         assert model.known_bags is not None
-        raise ValueError(
+        raise InputError(
             "this model has bag effects, which the rows of a bag share: the table must say which "
             f"bag a row is in. It has no column {', '.join(model.known_bags.columns)}; name the "
             "columns that say it with --bag."
@@ -222,17 +223,17 @@ def _check_table(model: TableModel, bags: Bags, counts_are: str) -> None:
     """Fits to other rows would say how sure another model is."""
     fitted = model.facts.data
     if fitted.labelled_rows:
-        raise ValueError(
+        raise InputError(
             "the model was fitted with labels of rows (--row-labels), which the bootstrap cannot "
             "use; leave --bootstrap out: the other intervals allow for them."
         )
     if fitted.counts_are != counts_are:
-        raise ValueError(
+        raise InputError(
             f"the model was fitted to {fitted.counts_are or 'exact counts'}; these are "
             f"{counts_are or 'exact counts'}. Give --labels-are, --noise and --clipped as in fit."
         )
     if (fitted.n_bags, fitted.rows_used) != (len(bags), bags.n_instances):
-        raise ValueError(
+        raise InputError(
             "the bootstrap needs the table that the model was fitted to, of "
             f"{fitted.rows_used:,} rows in {fitted.n_bags:,} bags; these are "
             f"{bags.n_instances:,} in {len(bags):,}."
@@ -297,7 +298,7 @@ def _texts(batch: pa.RecordBatch, name: str) -> pa.Array:
     """A column's values as they are written."""
     column = batch.column(name)
     if pa.types.is_nested(column.type):
-        raise ValueError(
+        raise InputError(
             f"the column {name!r} holds values of type {column.type}, which make no groups; choose "
             "one of text, numbers or dates."
         )
@@ -320,7 +321,7 @@ def _groups(
         values = list(zip(*(text.to_pylist() for text in texts), strict=True))
         parts.append([numbers.setdefault(value, len(numbers)) for value in values])
     if not numbers:
-        raise ValueError(f"{source.files[0]} has no rows.")
+        raise InputError(f"{source.files[0]} has no rows.")
     names = sorted(
         numbers,
         key=lambda group: [

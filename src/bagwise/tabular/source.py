@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
+from bagwise.errors import InputError
 from bagwise.storage.files import begins
 from bagwise.tabular.inference import inferred
 from bagwise.tabular.values import is_text
@@ -60,21 +61,21 @@ class Source:
         for file, schema in zip(self.files, schemas, strict=True):
             if not schema.names:
                 line = "" if is_parquet(file) else "; a header line is expected"
-                raise ValueError(f"{file} has no columns{line}.")
+                raise InputError(f"{file} has no columns{line}.")
             for name in schema.names:
                 if schema.names.count(name) > 1 and not name.strip():
-                    raise ValueError(
+                    raise InputError(
                         f"{file} has {schema.names.count(name)} columns without a name, as "
                         "spreadsheets write them behind the others; remove them, or name them."
                     )
                 if schema.names.count(name) > 1:
-                    raise ValueError(f"{file} has more than one column {name!r}; rename one.")
+                    raise InputError(f"{file} has more than one column {name!r}; rename one.")
             for one, other, names in (
                 (file, self.files[0], set(first.names) - set(schema.names)),
                 (self.files[0], file, set(schema.names) - set(first.names)),
             ):
                 if names:
-                    raise ValueError(
+                    raise InputError(
                         f"{one} has no column {_quoted(sorted(names))}, which {other} has; "
                         "all files must have the same columns."
                     )
@@ -96,7 +97,7 @@ class Source:
                 return pa.string()
             first_with = dict(zip(reversed(types), reversed(self.files), strict=True))
             kinds = [f"{kind} in {first_with[kind]}" for kind in dict.fromkeys(types)]
-            raise ValueError(
+            raise InputError(
                 f"the files do not agree on what the column {name!r} holds: {' and '.join(kinds)}; "
                 "write it alike in all of them."
             ) from error
@@ -104,7 +105,7 @@ class Source:
     def require(self, names: Iterable[str]) -> None:
         """Raise a ValueError that names the columns which are not there."""
         if missing := [name for name in names if name not in self.schema.names]:
-            raise ValueError(
+            raise InputError(
                 f"{self.files[0]} has no column {_quoted(missing)}; "
                 f"it has {_quoted(self.schema.names)}."
             )
@@ -162,7 +163,7 @@ class Source:
         try:
             yield
         except UnicodeDecodeError as error:
-            raise ValueError(
+            raise InputError(
                 f"{file} cannot be read: its header is not UTF-8; save it as UTF-8."
             ) from error
         except (pa.ArrowException, OSError) as error:
@@ -199,7 +200,7 @@ def spooled(paths: Iterable[str], stream: IO[bytes]) -> Iterator[list[str]]:
         yield names
         return
     if names.count("-") > 1:
-        raise ValueError("- is given twice; standard input can be read only once.")
+        raise InputError("- is given twice; standard input can be read only once.")
     with tempfile.TemporaryDirectory(prefix="bagwise-") as folder:
         first = stream.read(4)
         kinds = {b"PAR1": ".parquet", b"\x1f\x8b": ".csv.gz"}
@@ -238,22 +239,22 @@ def paths_of(paths: Paths) -> list[Path]:
         else:
             found = [Path(name) for name in sorted(glob.glob(str(item), recursive=True))]
         if not found:
-            raise ValueError(f"there is no file {item}.")
+            raise InputError(f"there is no file {item}.")
         for file in found:
             if file.is_dir():
-                raise ValueError(f"{file} is a folder; give its files, for instance {file}/*.csv.")
+                raise InputError(f"{file} is a folder; give its files, for instance {file}/*.csv.")
             if not (is_parquet(file) or file.name.lower().endswith(_TEXT)):
-                raise ValueError(
+                raise InputError(
                     f"{file} is of an unknown kind; files that end in .csv, .tsv, .csv.gz or "
                     ".parquet can be read."
                 )
             if file.stat().st_size == 0:
                 rows = "rows are" if is_parquet(file) else "a header line and rows are"
-                raise ValueError(f"{_shown(file)} is empty; {rows} expected.")
+                raise InputError(f"{_shown(file)} is empty; {rows} expected.")
             _refuse_other_content(file)
         files += found
     if not files:
-        raise ValueError("no file was given.")
+        raise InputError("no file was given.")
     return files
 
 
@@ -272,7 +273,7 @@ def _refuse_other_content(file: Path) -> None:
     for magic, (kind, endings) in _CONTENT.items():
         if first.startswith(magic) and not file.name.lower().endswith(tuple(endings)):
             todo = f"name it with {endings[0]} at the end" if endings else "save it as CSV"
-            raise ValueError(
+            raise InputError(
                 f"{_shown(file)} is {kind} by its content, not what its name says; {todo}."
             )
 
@@ -324,14 +325,14 @@ def _header(file: Path) -> list[str]:
     return names
 
 
-def _unreadable(file: Path, error: Exception) -> ValueError:
+def _unreadable(file: Path, error: Exception) -> InputError:
     if isinstance(error, PermissionError):
-        return ValueError(f"{file} may not be read by this user.")
+        return InputError(f"{file} may not be read by this user.")
     reason = str(error).strip().split("\n")[0] or type(error).__name__
     if found := re.search(r"column #(\d+): .*invalid UTF8", reason):
         name = _header(file)[int(found[1])]
         reason = f"column {name!r} is not UTF-8; save it as UTF-8."
-    return ValueError(f"{file} cannot be read: {reason}")
+    return InputError(f"{file} cannot be read: {reason}")
 
 
 def _quoted(names: Iterable[str], most: int = 12) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bagwise.data.stored import STATE
+from bagwise.errors import InputError
 from bagwise.storage.files import write_atomically
 from bagwise.tabular.memory_size import shown_size
 
@@ -40,14 +41,14 @@ class Store:
         mark = folder / _MARK
         if not mark.is_file():
             if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-                raise ValueError(
+                raise InputError(
                     f"{folder} holds other things than sorted rows; give a new or empty folder."
                 )
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 write_atomically(mark, json.dumps({"format": FORMAT}).encode())
             except OSError as error:
-                raise ValueError(
+                raise InputError(
                     f"{folder} cannot be written: {error.strerror}; give another folder with "
                     "--store."
                 ) from error
@@ -63,7 +64,7 @@ class Store:
             return cls(Path(tempfile.mkdtemp(prefix="bagwise-")))
         place = place_of(out, given)
         if out is not None and Path(os.path.realpath(out)) in (place, *place.parents):
-            raise ValueError(
+            raise InputError(
                 f"--store is {given}, which is within the model's folder {out}; give another one."
             )
         return cls(place, keep=given is not None)
@@ -90,7 +91,7 @@ class Store:
             if fcntl is not None:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(
+            raise InputError(
                 f"another fit is sorting rows into {self.folder}; wait for it, or give another "
                 "folder with --store."
             ) from None
@@ -137,7 +138,7 @@ class Store:
         """Raise a ValueError where the disk has not so many bytes left."""
         free = shutil.disk_usage(self.folder).free
         if size > free:
-            raise ValueError(
+            raise InputError(
                 f"the rows, sorted by bag, take {shown_size(size)} on the disk, and "
                 f"{shown_size(free)} are free at {self.folder}; make room, or give another place "
                 "with --store."

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
+from bagwise.errors import InputError
 from bagwise.tabular.inference import Inference
 from bagwise.tabular.memory_size import shown_size
 from bagwise.tabular.source import ROWS, Paths, Source, is_parquet, text_options
@@ -42,7 +43,7 @@ class StreamedSource(Source):
         super().__init__(paths, typed=True, as_text=as_text)
         needed = _LEAST + len(self.schema.names) * _COLUMN + self._for_parquet()
         if needed > budget:
-            raise ValueError(
+            raise InputError(
                 f"memory is {shown_size(budget)}; with {len(self.schema.names)} columns, at least "
                 f"{-(-needed // 10**6):,} MB are needed."
             )

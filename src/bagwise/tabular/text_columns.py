@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bagwise.errors import InputError
 from bagwise.tabular.columns import Column, Kind, level_texts
 from bagwise.tabular.names import counted
 from bagwise.tabular.number_columns import SAMPLE, number_column, shown
@@ -113,7 +114,7 @@ class CategoryLearner:
         if n_bad <= n_good:
             shown = ", ".join(repr(text) for text in plain.filter(pa.array(~good))[:3].to_pylist())
             own = plain.filter(pa.array(good))[0].as_py()
-            raise ValueError(
+            raise InputError(
                 f"the column {self.name!r} holds numbers such as {own!r}, but in "
                 f"{counted(n_bad, 'row', 'rows')} text "
                 f"({shown}). Mend or empty these cells, or leave the column out with --exclude "
@@ -196,7 +197,7 @@ class OrderedLearner:
             if pa.types.is_dictionary(values.type):
                 levels = category_texts(values.dictionary).to_pylist()
             if not levels or self.levels not in (None, levels):
-                raise ValueError(
+                raise InputError(
                     f"the column {self.name!r} is of ordered categories, but not in one order; "
                     f'declare it, --ordered "{self.name}=low<middle<high".'
                 )
@@ -214,7 +215,7 @@ class OrderedLearner:
         if unknown := [text for text in self.rows if text not in levels]:
             n = sum(self.rows[text] for text in unknown)
             listed = ", ".join(map(repr, unknown[:5]))
-            raise ValueError(
+            raise InputError(
                 f"the column {self.name!r} has {listed} in {counted(n, 'row', 'rows')}; one of "
                 f"{' < '.join(levels)} "
                 "is expected, or nothing. Add it to --ordered, or mend these cells."

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from bagwise.bags import Bags, FloatArray
+from bagwise.errors import InputError
 from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.tabular.workspace import Tensors
 from bagwise.training.selection import score
@@ -56,7 +57,7 @@ def choose(trials: list[Trial], bags: Bags) -> list[Trial]:
     """
     whole = sorted((trial for trial in trials if trial.log_probs is not None), key=by_loss)
     if not whole or not math.isfinite(whole[0].bag_loss):
-        raise ValueError(
+        raise InputError(
             "training diverged with every learning rate tried; look for extreme values among the "
             "features, or give a smaller --lr."
         )

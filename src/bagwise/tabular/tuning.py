@@ -16,6 +16,7 @@ from torch import nn
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import BagData
 from bagwise.data.inputs import full, take
+from bagwise.errors import InputError
 from bagwise.estimator import LLPClassifier
 from bagwise.likelihood.bends import bags_to_judge_by, bend_scores, may_bend
 from bagwise.likelihood.ridge import bag_folds, mean_per_instance
@@ -301,7 +302,7 @@ class Search:
         bar.begin(f"{len(tasks)} trainings on Ray" if tasks else "")
         for name, found, error in do_all(_train_fold_on_ray, tasks, self.data, self.classes):
             if error is not None:
-                raise ValueError(
+                raise InputError(
                     f"a training on Ray failed ({error}). What is done is kept; the same command "
                     "goes on from there, also without Ray."
                 )

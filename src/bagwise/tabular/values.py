@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bagwise.errors import InputError
 from bagwise.tabular.written import PLAIN, Written, rewritten
 
 # The words for "there is no value" where a number, a truth value or a date is expected, in any
@@ -45,14 +46,14 @@ def numbers_of(
     array([1.5, nan])
     >>> numbers_of(pa.array(["2.5", "old"]), "numeric", "age")
     Traceback (most recent call last):
-    ValueError: the column 'age' has 'old' in row 2; a number is expected.
+    bagwise.errors.InputError: the column 'age' has 'old' in row 2; a number is expected.
     """
     plain = _plain(values)
     try:
         converted = _convert(plain, kind, written)
     except ARROW_ERRORS as error:
         row, value = _first_bad(plain, kind, written)
-        raise ValueError(
+        raise InputError(
             f"the column {name!r} has {value!r} in row {first_row + row + 1}; "
             f"{_expected(kind, written)} is expected."
         ) from error
@@ -183,7 +184,7 @@ def category_texts(values: pa.Array) -> pa.Array:
     try:
         return plain.cast(pa.string())
     except pa.ArrowNotImplementedError as error:
-        raise ValueError(f"values of type {plain.type} cannot be categories.") from error
+        raise InputError(f"values of type {plain.type} cannot be categories.") from error
 
 
 def _plain(values: pa.Array) -> pa.Array:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from bagwise.errors import InputError
 from bagwise.storage.files import load_tensors, save_tensors, verify
 from bagwise.storage.model_folder import refuse_other_things
 
@@ -57,7 +58,7 @@ class Workspace:
         if self._out is None or not os.path.lexists(self._home):
             return self
         if not self._home.is_dir():
-            raise ValueError(
+            raise InputError(
                 f"{self._home} is in the way of the folder for unfinished work; move it away."
             )
         if self._former.exists() and not self._out.exists():

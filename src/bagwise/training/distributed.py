@@ -22,10 +22,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from bagwise.checks import DEVICE
 from bagwise.data import BagData
+from bagwise.errors import BagwiseError, InputError
 from bagwise.training.batch_norm import SharedBatchNorm
 
 
-class WorkerError(RuntimeError):
+class WorkerError(BagwiseError, RuntimeError):
     """Another worker failed, or was given something else."""
 
 
@@ -239,7 +240,7 @@ def launched(device: str = "cpu") -> Iterator[tuple[bool, str]]:
         return
     if device.startswith("cuda"):
         if device != "cuda":
-            raise ValueError(
+            raise InputError(
                 f"device is {device!r}, and several workers would share it; give cuda, of which "
                 "each has its own."
             )

@@ -18,6 +18,7 @@ from bagwise.augmentations import Augment, find_augmentation
 from bagwise.bags.arrays import IntArray
 from bagwise.data import BagData, Inputs
 from bagwise.data.inputs import feed, on_device
+from bagwise.errors import InputError
 from bagwise.methods import Batch, Method, make_method
 from bagwise.methods.base import room_of
 from bagwise.training.averaging import averaged
@@ -120,12 +121,12 @@ def train(
     if validation is None:
         options = replace(options, select="last")
     elif options.select == "accuracy" and validation.labels is None:
-        raise ValueError(
+        raise InputError(
             'select="accuracy" needs labels for the validation instances, and there are none; '
             'use select="bag_loss", which needs only the counts.'
         )
     if method.needs_teacher and options.average is None:
-        raise ValueError(
+        raise InputError(
             f"method {method.name!r} learns from the averaged model, and there is none; "
             "set average, for instance average=0.99."
         )
@@ -168,7 +169,7 @@ def train(
             identity = _identity(model, method, options, data, validation, test)
             load_run(Path(checkpoint), state, identity)
             if len(state.history) > options.epochs:
-                raise ValueError(
+                raise InputError(
                     f"the run in {checkpoint} has {len(state.history)} epochs already, and only "
                     f"{options.epochs} are asked for; use another folder."
                 )

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim import lr_scheduler
 
+from bagwise.errors import InputError
+
 if TYPE_CHECKING:
     from bagwise.training.options import TrainingOptions
 
@@ -65,7 +67,7 @@ def new_optimizer(options: TrainingOptions, parameters: Iterable[torch.nn.Parame
     try:
         return OPTIMIZERS[options.optimizer](parameters, **given)
     except TypeError as error:
-        raise ValueError(f"optimizer {options.optimizer!r}: {error}.") from None
+        raise InputError(f"optimizer {options.optimizer!r}: {error}.") from None
 
 
 def check_options(options: TrainingOptions) -> None:
@@ -152,7 +154,7 @@ class Schedule:
             return SCHEDULES[name](self._optimizer, **given | dict(self._options.schedule_options))
         except TypeError as error:
             reason = str(error).rpartition(".")[2]  # without the class
-            raise ValueError(f"schedule {name!r}: {reason}; see schedule_options.") from None
+            raise InputError(f"schedule {name!r}: {reason}; see schedule_options.") from None
 
 
 def one_cycle(done: float) -> float:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bagwise.augmentations import Augment, find_augmentation
 from bagwise.checks import Rule, check_all, one_of, real_number, whole_number
+from bagwise.errors import InputError
 from bagwise.training.optimizers import (
     OPTIMIZERS,
     OWN_SCHEDULES,
@@ -90,7 +91,7 @@ class TrainingOptions:
         ):
             if unused and getattr(self, f"{name}_options"):
                 given = getattr(self, name)
-                raise ValueError(
+                raise InputError(
                     f"{name}_options is {dict(getattr(self, f'{name}_options'))!r}, but {name} is "
                     f"{given if callable(given) else repr(given)}, which takes none."
                 )

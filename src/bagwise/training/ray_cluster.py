@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from bagwise.errors import InputError
 from bagwise.extras import require
 from bagwise.registry import PLUGINS, load_plugins
 
@@ -44,15 +45,15 @@ def cluster(address: str | None = None, cores: int | None = None) -> Iterator[in
     try:
         ray.init(runtime_env=_plugins(), **settings)
     except ConnectionError as error:
-        raise ValueError(f"there is no Ray cluster at {address}: {error}") from error
+        raise InputError(f"there is no Ray cluster at {address}: {error}") from error
     except ValueError as error:
         if address is None:
             raise
-        raise ValueError(
+        raise InputError(
             f"the address of Ray is {address}; HOST:PORT is expected ({error})."
         ) from error
     except RuntimeError as error:
-        raise ValueError(f"Ray cannot be started here: {error}") from error
+        raise InputError(f"Ray cannot be started here: {error}") from error
     try:
         yield n_cores()
     finally:

@@ -14,13 +14,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from bagwise.errors import BagwiseError, InputError
 from bagwise.extras import require
 from bagwise.storage.files import hidden_name, leftovers
 from bagwise.training.callbacks import Callback, Row
 from bagwise.training.distributed import WorkerError, backend_for, is_launched
 from bagwise.training.progress import TrainingProgress
 from bagwise.training.ray_cluster import ATTEMPTS, cluster, n_gpus
-from bagwise.training.tally import DivergedError
 
 _LOOK = 0.5  # seconds between two looks at how far the workers are
 
@@ -52,9 +52,9 @@ def train_on_ray(
         progress: show a bar, on a terminal.
     """
     if is_launched():
-        raise ValueError("torchrun started several processes already; leave it or --ray out.")
+        raise InputError("torchrun started several processes already; leave it or --ray out.")
     if device not in ("cpu", "cuda"):
-        raise ValueError(f"device is {device!r}; with Ray cpu or cuda is expected, one each.")
+        raise InputError(f"device is {device!r}; with Ray cpu or cuda is expected, one each.")
     require("ray", "ray")
     require("pandas", "ray")  # which Ray Train needs
     folder = folder.absolute()
@@ -67,7 +67,7 @@ def train_on_ray(
             there, unit = (n_gpus(), "GPU") if device == "cuda" else (cores, "core")
             workers = workers or max(there, 1)
             if workers > there:
-                raise ValueError(
+                raise InputError(
                     f"{workers} workers need a {unit} each, and Ray has {there}; give fewer "
                     "--workers."
                 )
@@ -251,5 +251,5 @@ def _is_lost_connection(error: Exception) -> bool:
 
 def _message(error: Exception) -> str:
     """As the command line says it of a user's mistake; anything else has a name."""
-    plain = isinstance(error, ValueError | OSError | DivergedError | WorkerError)
+    plain = isinstance(error, BagwiseError | OSError)
     return str(error) if plain else f"{type(error).__name__}: {error}"

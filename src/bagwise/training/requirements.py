@@ -12,6 +12,7 @@ from torch import nn
 from bagwise.bags.arrays import IntArray
 from bagwise.checks import DEVICE
 from bagwise.data import BagData
+from bagwise.errors import InputError
 from bagwise.methods import Batch, Method
 from bagwise.training.options import TrainingOptions
 
@@ -45,10 +46,10 @@ def check_arguments(
             )
     DEVICE.check("device", device)
     if not any(parameter.requires_grad for parameter in model.parameters()):
-        raise ValueError("the model has no parameter that requires a gradient: it cannot learn.")
+        raise InputError("the model has no parameter that requires a gradient: it cannot learn.")
     for name, part in parts.items():
         if part is not None and part.bags.n_classes != data.bags.n_classes:
-            raise ValueError(
+            raise InputError(
                 f"the bags of {name} have {part.bags.n_classes} classes, those of data "
                 f"{data.bags.n_classes}; give all of them the same."
             )
@@ -58,12 +59,12 @@ def check_room(method: Method, sizes: IntArray, room: int, instances: int) -> No
     """Bags are no larger than a batch where the method needs whole ones, and several of them."""
     name, largest = method.name or type(method).__name__, int(sizes.max())
     if largest > room and (method.needs_whole_bags or method.least_bags > 1):
-        raise ValueError(
+        raise InputError(
             f"the largest bag has {largest} instances, a batch {room}, and method {name!r} needs "
             f"whole bags; set batch_instances, now {instances}, to {largest} or more."
         )
     if len(sizes) < method.least_bags:
-        raise ValueError(
+        raise InputError(
             f"method {name!r} needs {method.least_bags} bags in a batch, and there are only "
             f"{len(sizes)}."
         )
@@ -106,7 +107,7 @@ def check_logits(logits: object, n: int, n_classes: int) -> None:
             "more than that."
         )
     if logits.shape != (n, n_classes):
-        raise ValueError(
+        raise InputError(
             f"the model returns {tuple(logits.shape)} for {n} instances of {n_classes} classes; "
             f"{(n, n_classes)} is expected."
         )
@@ -136,7 +137,7 @@ def own_metrics(method: Method, row: dict[str, float]) -> dict[str, float]:
     name, found = method.name or type(method).__name__, {}
     for key, value in method.epoch_metrics().items():
         if key in row or str(key).startswith(_OWN):
-            raise ValueError(
+            raise InputError(
                 f"epoch_metrics of method {name!r} has {key!r}, which is a name of what `train` "
                 "measures itself, or begins like one; choose another."
             )

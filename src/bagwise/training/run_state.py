@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
+from bagwise.errors import InputError
 from bagwise.methods import Method
 from bagwise.storage.files import (
     compare,
@@ -102,14 +103,14 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
     All that the file holds is compared with what this run needs before anything is changed.
     """
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"checkpoint is {folder}, which is a file; a folder is expected.")
+        raise InputError(f"checkpoint is {folder}, which is a file; a folder is expected.")
     path = folder / CHECKPOINT
     remove_leftovers(path)
     if not path.exists():
         return
     tensors, facts = load_tensors(path)
     if facts.get("identity") != identity:
-        raise ValueError(
+        raise InputError(
             f"{path} belongs to another run: {_difference(facts.get('identity'), identity)}. "
             "Use another folder, or delete this one to start again."
         )
@@ -118,7 +119,7 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
         _check_tensors(tensors, state)
         verify(path, tensors)
     except ValueError as error:
-        raise ValueError(
+        raise InputError(
             f"{path} is damaged: {str(error).removesuffix('.')}; "
             "restore it from a copy, or delete it and start again."
         ) from error
@@ -158,7 +159,7 @@ def _check_facts(facts: dict[str, Any], state: RunState) -> None:
     for name in facts.get("optimizer", {}):
         place, dot, _ = name.partition(".")
         if not (dot and place.isdecimal() and int(place) < parameters):
-            raise ValueError(f"optimizer has {shown(name)}, which is no parameter's")
+            raise InputError(f"optimizer has {shown(name)}, which is no parameter's")
     for index, row in enumerate(facts["history"]):
         if row["epoch"] != index + 1:
             raise wrong(row["epoch"], f"history[{index}].epoch", f"{index + 1}")
@@ -192,10 +193,10 @@ def _check_tensors(tensors: dict[str, torch.Tensor], state: RunState) -> None:
         try:
             torch.Generator().set_state(tensors[name])
         except RuntimeError as error:
-            raise ValueError(f"{name!r} is no state of a random generator ({error})") from error
+            raise InputError(f"{name!r} is no state of a random generator ({error})") from error
     for name, tensor in prefixed("optimizer", without_prefix("optimizer", tensors)).items():
         if tensor.isnan().any():
-            raise ValueError(f"{name!r} has NaN values, which training never keeps")
+            raise InputError(f"{name!r} has NaN values, which training never keeps")
 
 
 def _difference(saved: Any, wanted: dict[str, Any]) -> str:

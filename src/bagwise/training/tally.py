@@ -12,10 +12,11 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from bagwise.errors import BagwiseError
 from bagwise.methods import Batch
 
 
-class DivergedError(RuntimeError):
+class DivergedError(BagwiseError, RuntimeError):
     """The loss became NaN or infinite."""
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from sklearn.datasets import load_digits
 
+from bagwise.errors import InputError
 from bagwise.experiments.datasets.catalog import SOURCES, DatasetNotFoundError, fetch, find, folders
 from bagwise.experiments.datasets.readers import DataFileError, read_cifar10, read_idx_pair
 from bagwise.networks import Standardize
@@ -58,17 +59,17 @@ class Dataset:
         }
         for part, (inputs, labels) in parts.items():
             if len(inputs) != len(labels) or not len(labels):
-                raise ValueError(
+                raise InputError(
                     f"the {part} split of {self.name} has {len(inputs)} inputs and {len(labels)} "
                     "labels; one label for each input, and at least one, is expected."
                 )
             if not inputs.dtype == torch.float32:
-                raise ValueError(
+                raise InputError(
                     f"the {part} inputs of {self.name} are {inputs.dtype}; torch.float32, "
                     "standardised, is expected."
                 )
         if self.train_inputs.shape[1:] != self.test_inputs.shape[1:]:
-            raise ValueError(
+            raise InputError(
                 f"training inputs of {self.name} have shape {tuple(self.train_inputs.shape[1:])}, "
                 f"test inputs {tuple(self.test_inputs.shape[1:])}; the same is expected."
             )

@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import numpy.typing as npt
 
+from bagwise.errors import InputError
+
 Bytes = npt.NDArray[np.uint8]
 
 _LARGEST = 2**30  # no file of these data sets unpacks to more
@@ -33,7 +35,7 @@ _UNPACKABLE = (
 )
 
 
-class DataFileError(ValueError):
+class DataFileError(InputError):
     """A data file is not what it should be."""
 
 
