@@ -3,17 +3,26 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test fuzz lint types bench clean
+.PHONY: help demo test test-slow test-all test-lowest fuzz lint types bench clean
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 demo: $(READY) ## all methods on handwritten digits in bags: a table and a picture
 	@$(BIN)/python -m bagwise.demo
 
-test: $(READY) ## run the test suite and every example in a docstring
+test: $(READY) ## test the mathematics, losses, methods, estimator and tables, and every docstring's example
 	$(BIN)/python -m pytest
+
+test-slow: $(READY) ## test what starts processes, Ray or a browser, kills work, runs the README, or trains for long
+	$(BIN)/python -m pytest -m slow
+
+test-all: test test-slow ## test everything
+
+test-lowest: ## run `make test` with the lowest versions that pyproject.toml allows
+	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt
 
 fuzz: $(READY) ## search at random for what breaks: properties, engines, damaged files (an hour)
 	BAGWISE_PROFILE=fuzz $(BIN)/python -m pytest tests/test_properties.py tests/test_bags.py tests/test_auto.py
@@ -31,10 +40,10 @@ bench: $(READY) ## measure everything again and write docs/benchmarks.md (a quar
 	$(BIN)/python benchmarks/page.py
 
 clean: ## remove the environment, caches and compiled kernels
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[dev]'
 	@touch $@

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import multiprocessing.process
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -29,3 +33,33 @@ def pytest_configure(config: pytest.Config) -> None:
     for compiled in package.rglob("*.nb[ic]"):
         if compiled.stat().st_mtime < newest:
             compiled.unlink()
+
+
+_in_quick_test = False
+_start = multiprocessing.process.BaseProcess.start
+
+
+def _watch(event: str, arguments: tuple[Any, ...] = ()) -> None:
+    """Fail a quick test that starts a process."""
+    if _in_quick_test and event in ("subprocess.Popen", "os.fork", "os.posix_spawn", "start"):
+        pytest.fail("the test starts a process; mark it with @pytest.mark.slow")
+
+
+def _watched_start(self: Any) -> None:
+    _watch("start")  # multiprocessing has no audit event of its own
+    _start(self)
+
+
+sys.addaudithook(_watch)
+multiprocessing.process.BaseProcess.start = _watched_start  # type: ignore[method-assign]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Watch quick tests: they stay in one process, so that `make test` takes minutes."""
+    global _in_quick_test
+    _in_quick_test = item.get_closest_marker("slow") is None
+    try:
+        return (yield)
+    finally:
+        _in_quick_test = False

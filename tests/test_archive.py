@@ -70,6 +70,7 @@ for moment in range(30):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exchange", [True, False])
 def test_a_kill_while_a_model_is_replaced_leaves_the_old_or_the_new_one(
     exchange: bool, tmp_path: Path

@@ -142,6 +142,7 @@ def test_a_forked_child_can_compute_too(set_threads: Callable[[int], None]) -> N
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_a_new_process_does_not_compile_again() -> None:
     code = """
 import torch
@@ -159,6 +160,7 @@ for compiled in (exact._exact, bethe._bethe, multinomial._multinomial, transport
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_where_no_cache_can_be_written_kernels_are_compiled_in_memory(tmp_path: Path) -> None:
     package = tmp_path / "bagwise"
     ignored = shutil.ignore_patterns("__pycache__")

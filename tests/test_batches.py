@@ -92,6 +92,7 @@ def test_counting_memory_leaves_the_model_and_random_numbers_as_they_were() -> N
         assert torch.equal(tensor, before[name])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="only glibc can be told to")
 def test_a_process_of_runs_gets_freed_memory_only_once_from_the_system() -> None:
     script = (

@@ -73,6 +73,7 @@ def test_the_bootstrap_agrees_with_the_delta_method(made: Path) -> None:
         assert width != other
 
 
+@pytest.mark.slow
 def test_processes_make_the_same_fits(made: Path) -> None:
     assert shares(made, processes=2) == shares(made)
 

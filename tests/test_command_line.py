@@ -23,6 +23,7 @@ from bagwise.training.distributed import WorkerError
 HEAVY = ("torch", "numba", "numpy", "sklearn", "scipy", "pyarrow", "matplotlib", "ray", "pooch")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--help"], ["predict", "--help"], ["--version"]])
 def test_help_needs_none_of_the_large_libraries(arguments: list[str]) -> None:
     code = f"""
@@ -39,6 +40,7 @@ print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
     assert done.stderr.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_every_public_name_is_found_when_it_is_first_used() -> None:
     code = """
 import sys, bagwise

@@ -14,6 +14,8 @@ from PIL import Image
 
 import bagwise.demo
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 

@@ -247,6 +247,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_sweep_killed_in_the_middle_ends_with_the_same_table(
     finished: Path, tmp_path: Path
 ) -> None:
@@ -287,6 +288,7 @@ def test_a_device_that_is_not_there_is_named(tmp_path: Path) -> None:
         assert not list(tmp_path.rglob(RESULT))
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_reported_and_does_not_stop_the_others(tmp_path: Path) -> None:
     text = SWEEP.replace('["supervised", "cc", "dllp"]', '["cc", "llpfc"]').replace(
         "bag_sizes = [8, 16]", "bag_sizes = [8, 140]"
@@ -309,6 +311,7 @@ def _die_once(run: RunSettings, folder: Path, data_dir: str | None, device: str)
     execute(run, folder, data_dir)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bagwise.experiments.sweep._do", _die_once)
     runs = [replace(RUN, seed=seed, epochs=1) for seed in range(3)]

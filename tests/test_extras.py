@@ -51,6 +51,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_named_and_the_rest_works() -> None:
     done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True)
     extras = {

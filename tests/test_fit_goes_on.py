@@ -212,6 +212,7 @@ def test_ctrl_c_before_any_work_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for others")
 def test_a_real_ctrl_c_says_what_is_kept_and_how_to_go_on(made: Path, tmp_path: Path) -> None:
     """The handler is set because a process that runs in the background ignores the signal."""
@@ -241,6 +242,7 @@ def test_a_real_ctrl_c_says_what_is_kept_and_how_to_go_on(made: Path, tmp_path: 
     assert os.listdir(tmp_path) == [".m.fitting"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["bagwise.cli", "bagwise.tabular.fitting"])
 def test_ctrl_c_while_bagwise_is_being_loaded_is_answered(module: str) -> None:
     program = (

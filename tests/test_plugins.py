@@ -75,6 +75,7 @@ def test_the_estimator_takes_what_a_plugin_brings(stranger: str, tmp_path: Path)
     assert again.get_params()["method__strength"] == 0.05
 
 
+@pytest.mark.slow
 def test_a_sweep_in_other_processes_takes_it_and_shows_its_title(
     stranger: str, tmp_path: Path
 ) -> None:
@@ -94,6 +95,7 @@ def test_a_sweep_in_other_processes_takes_it_and_shows_its_title(
     assert "cc_entropy, strength 0.2" in without.stdout
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_it(stranger: str, tmp_path: Path) -> None:
     arguments = [
         "train",

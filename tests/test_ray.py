@@ -30,7 +30,7 @@ from bagwise.training import ray_cluster, ray_training
 from bagwise.training.distributed import WorkerError, launched
 
 # Ray's own, of its start and its sockets.
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 def command(*arguments: Any) -> tuple[int, str]:

@@ -169,6 +169,7 @@ def test_a_folder_that_is_neither_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["empty"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 @pytest.mark.parametrize("name", ["model", "runs"])
 def test_chromium_shows_the_page_without_errors_or_requests(
@@ -180,6 +181,7 @@ def test_chromium_shows_the_page_without_errors_or_requests(
     assert document.count("<table>") == pages[name].read_text().count("<table>")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 def test_the_browser_test_would_notice(tmp_path: Path) -> None:
     page = tmp_path / "bad.html"

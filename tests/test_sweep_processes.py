@@ -19,6 +19,8 @@ from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep import ATTEMPTS, local_backend, run_sweep
 from bagwise.experiments.sweep_file import read_sweep
 
+pytestmark = pytest.mark.slow
+
 RUN = RunSettings("digits", "linear", "cc", 8, 1e-2, 1, 0)
 PATIENCE = 240  # seconds after which a test has failed; nothing waits for that long
 SWEEP = """

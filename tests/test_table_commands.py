@@ -732,6 +732,7 @@ def written(made: Path, name: str, out: Path) -> tuple[str, ...]:
     return (name, made / "m", made / "rows.csv", *labels, "--out", out)
 
 
+@pytest.mark.slow
 def test_what_a_killed_command_left_is_removed_by_the_next(made: Path, tmp_path: Path) -> None:
     """A process dies as its output takes its place; the next one leaves nothing but the output."""
     out = tmp_path / "p[1].csv"

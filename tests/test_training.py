@@ -185,6 +185,7 @@ small_run({method!r}, Path({folder!r}), epochs=12)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["rc", "cc", "llpfc"])
 def test_a_run_killed_at_several_moments_ends_bit_for_bit_the_same(
     method: str, tmp_path: Path
@@ -304,6 +305,16 @@ def test_selection_by_accuracy_needs_labels() -> None:
 def test_senseless_options_are_named(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):
         TrainingOptions(**options)
+
+
+def test_cc_and_rc_come_close_to_supervised_learning_in_few_epochs() -> None:
+    options = TrainingOptions(epochs=20, lr=3e-3, schedule="one_cycle")
+    accuracy = {
+        method: run(method, 16, 0, options)[0][-1]["test_accuracy"]
+        for method in ("supervised", "cc", "rc")
+    }
+    assert accuracy["cc"] >= accuracy["supervised"] - 0.015
+    assert accuracy["rc"] >= accuracy["supervised"] - 0.015
 
 
 @pytest.mark.slow

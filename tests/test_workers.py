@@ -20,6 +20,8 @@ from bagwise.methods import Batch, Method, make_method
 from bagwise.training import Callback, DivergedError, JsonLines
 from bagwise.training.distributed import Together, WorkerError
 
+pytestmark = pytest.mark.slow
+
 WORKERS = 2
 
 
