@@ -11,7 +11,7 @@ from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.experiments.run import (
     VERSIONS,
     RunResult,
@@ -110,17 +110,17 @@ def _damage(place: str) -> Iterator[None]:
     """Say where an error was."""
     try:
         yield
-    except ValueError as error:
-        raise InputError(f"{place} is damaged: {error} Export the runs again.") from error
+    except InputError as error:
+        raise DamagedError(f"{place} is damaged: {error} Export the runs again.") from error
 
 
 def _rows(path: Path, needed: list[str]) -> list[tuple[str, dict[str, str]]]:
     """The rows of a CSV file, each with its place; every row has all columns of the header."""
     with _damage(str(path)):
-        reader = csv.reader(io.StringIO(path.read_bytes().decode(), newline=""), strict=True)
         try:
+            reader = csv.reader(io.StringIO(path.read_bytes().decode(), newline=""), strict=True)
             lines = [(reader.line_num, values) for values in reader if values]
-        except csv.Error as error:
+        except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{error}.") from error
         header = lines[0][1] if lines else []
         if missing := [name for name in needed if name not in header]:
@@ -150,6 +150,8 @@ def _options(name: str, text: str) -> Any:
         return json.loads(text or "{}")
     except RecursionError as error:
         raise InputError(f"{name} is nested too deeply.") from error
+    except ValueError as error:
+        raise InputError(f"{name} is not JSON ({error}).") from error
 
 
 def _value(name: str, text: str) -> Any:

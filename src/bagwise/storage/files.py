@@ -15,8 +15,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from bagwise.errors import InputError
-from bagwise.storage.schema import wrong
+from bagwise.errors import DamagedError, InputError
+from bagwise.storage.schema import shown
 
 _FACTS = "bagwise"
 _DIGESTS = "digests"
@@ -159,12 +159,12 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
             facts = json.loads((file.metadata() or {})[_FACTS])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, LookupError, AttributeError, ValueError, RecursionError) as error:
-        raise InputError(
+        raise DamagedError(
             f"{path} is damaged or was not written by Bagwise ({error}); "
             "restore it from a copy, or delete it and start again."
         ) from error
     if not isinstance(facts, dict):
-        raise InputError(f"{path} was not written by Bagwise; delete it and start again.")
+        raise DamagedError(f"{path} was not written by Bagwise; delete it and start again.")
     facts.pop(_DIGESTS, None)
     return tensors, facts
 
@@ -181,12 +181,12 @@ def verify(path: Path, tensors: dict[str, torch.Tensor]) -> None:
     if wanted is None:
         return
     if not isinstance(wanted, dict):
-        raise wrong(wanted, _DIGESTS, "a table of names and values")
+        raise DamagedError(f"{_DIGESTS} is {shown(wanted)}; a table of names is expected.")
     found = _digests(tensors, facts)
     for name in sorted({*found, *wanted}):
         if found.get(name) != wanted.get(name):
             what = "is missing" if name not in found else "is not as it was written"
-            raise InputError(f"{name!r} {what}")
+            raise DamagedError(f"{name!r} {what}")
 
 
 def _digests(tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> dict[str, str]:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.methods import METHODS, Method, make_method
 from bagwise.networks import Factory, Standardize, make_model
 from bagwise.storage.config import check_config, classes_of
@@ -230,8 +230,8 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
             expected = prefixed("0", first.state_dict()) | prefixed("1", layout.state_dict())
             compare(tensors, expected)
         verify(path / TENSORS, tensors)
-    except ValueError as error:
-        raise InputError(
+    except InputError as error:
+        raise DamagedError(
             f"{path / TENSORS} does not fit {CONFIG}, the folder is damaged: {error}."
         ) from error
     if isinstance(classifier.model, nn.Module):
@@ -259,8 +259,8 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
 def _method(config: dict[str, Any], path: Path) -> Method:
     try:
         return make_method(config["params"]["method"], **config["method_options"])
-    except Exception as error:  # whatever its constructor says of such options
-        raise InputError(f"{path} is damaged: method_options: {error}.") from error
+    except InputError as error:
+        raise DamagedError(f"{path} is damaged: method_options: {error}.") from error
 
 
 def _standardization(tensors: dict[str, torch.Tensor], shape: tuple[int, ...]) -> Standardize:

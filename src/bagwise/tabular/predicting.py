@@ -303,7 +303,7 @@ def is_prediction(path: Path, classes: Sequence[str]) -> bool:
     names = _added(classes)
     try:
         return list(Source(path, typed=False).schema.names[-len(names) :]) == names
-    except ValueError:
+    except InputError:
         return False
 
 

@@ -8,13 +8,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from bagwise.data.stored import STATE
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.storage.files import write_atomically
+from bagwise.storage.schema import read_json
 from bagwise.tabular.memory_size import shown_size
 
 try:
@@ -117,12 +118,12 @@ class Store:
 
     def read(self, name: str, identity: Any) -> Any:
         """What was written under this name for this identity, or None."""
-        try:
-            found = json.loads((self.folder / f"{name}.json").read_bytes())
-            if found["identity"] == digest_of(identity):
-                return found["content"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            pass  # it is not there, or damaged: it is made again
+        path = self.folder / f"{name}.json"
+        if path.is_file():
+            with suppress(DamagedError):  # it is made again
+                found = read_json(path)
+                if isinstance(found, dict) and found.get("identity") == digest_of(identity):
+                    return found.get("content")
         return None
 
     def write(self, name: str, identity: Any, content: Any) -> None:

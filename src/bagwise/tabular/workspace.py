@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.storage.files import load_tensors, save_tensors, verify
 from bagwise.storage.model_folder import refuse_other_things
 
@@ -89,12 +89,10 @@ class Workspace:
         """A folder for the state of the last training."""
         return None if self._folder is None else self._folder / "training"
 
-    def forget_checkpoint(self) -> bool:
-        """Remove the state of the last training; whether there was one."""
-        if self.checkpoint is None or not self.checkpoint.exists():
-            return False
-        _remove(self.checkpoint)
-        return True
+    def forget_checkpoint(self) -> None:
+        """Remove the state of the last training."""
+        if self.checkpoint is not None:
+            _remove(self.checkpoint)
 
     def once(self, name: str, work: Callable[[], Tensors]) -> Tensors:
         """What `work` returns, or returned when the same fit did it before."""
@@ -114,13 +112,13 @@ class Workspace:
         )
 
     def _kept(self, path: Path) -> Tensors | None:
-        try:
-            tensors, _ = load_tensors(path)
-            verify(path, tensors)
-            return tensors
-        except (OSError, ValueError, KeyError, RecursionError):
-            _remove(path)  # if it is there at all, it is damaged
-            return None
+        if path.is_file():
+            with suppress(DamagedError):
+                tensors, _ = load_tensors(path)
+                verify(path, tensors)
+                return tensors
+        _remove(path)  # if it is there at all, it is damaged
+        return None
 
     def clear(self) -> None:
         """Remove all work, where nothing is published."""
