@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bagwise import LLPClassifier
+from bagwise import InputError, LLPClassifier
 from bagwise.cli import app
 from bagwise.tabular import tuning
 from bagwise.tabular.model import TableModel
@@ -270,7 +270,7 @@ def stopped_before_saving(
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, "No space left on device"), ValueError("in the way")], ids=repr
+    "error", [OSError(errno.ENOSPC, "No space left on device"), InputError("in the way")], ids=repr
 )
 def test_an_error_while_saving_loses_no_work(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception

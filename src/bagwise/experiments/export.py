@@ -20,7 +20,7 @@ from bagwise.experiments.run import (
     without_copies,
 )
 from bagwise.experiments.settings import LATER, OPTIONS, RunSettings
-from bagwise.storage.files import begins, refuse_foreign, write_atomically
+from bagwise.storage.files import begins, fill, refuse_foreign, unfinished
 from bagwise.storage.schema import number, wrong
 from bagwise.training import Row
 
@@ -61,7 +61,15 @@ def export_runs(results: list[RunResult], folder: Path, force: bool = False) -> 
         epochs += [{"run": name, **epoch} for epoch in result.history]
     refuse_foreign(folder / RUNS, lambda path: _has(path, {"run", *_NEEDED}), force)
     refuse_foreign(folder / EPOCHS, lambda path: _has(path, {"run", "epoch"}), force)
-    return [_write(folder / RUNS, runs), _write(folder / EPOCHS, epochs)]
+    folder.mkdir(parents=True, exist_ok=True)
+    # Both are complete before either takes its place, and runs.csv, without which there is no
+    # export, comes last.
+    with unfinished(folder / RUNS) as new_runs, unfinished(folder / EPOCHS) as new_epochs:
+        fill(new_runs, [_table(runs)])
+        fill(new_epochs, [_table(epochs)])
+        new_epochs.replace(folder / EPOCHS)
+        new_runs.replace(folder / RUNS)
+    return [folder / RUNS, folder / EPOCHS]
 
 
 def _has(path: Path, names: set[str]) -> bool:
@@ -70,15 +78,14 @@ def _has(path: Path, names: set[str]) -> bool:
     return names <= set(header.split(","))
 
 
-def _write(path: Path, rows: list[dict[str, Any]]) -> Path:
+def _table(rows: list[dict[str, Any]]) -> bytes:
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
         writer.writerow({k: f"{v:.8g}" if isinstance(v, float) else v for k, v in row.items()})
-    write_atomically(path, text.getvalue().encode())
-    return path
+    return text.getvalue().encode()
 
 
 def read_runs(folder: Path) -> list[RunResult]:

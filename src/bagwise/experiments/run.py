@@ -139,10 +139,12 @@ def execute(
     then on, the process keeps memory that it frees.
     """
     if folder is not None:
+        remove_leftovers(folder)
         if (folder / RESULT).exists():
-            return read_result(folder / RESULT)
-        for name in (RESULT, MODEL):
-            remove_leftovers(folder / name)
+            done = read_result(folder / RESULT)
+            if done.settings == settings:  # killed between the two, it left its checkpoint
+                (folder / CHECKPOINT).unlink(missing_ok=True)
+            return done
     settings.require_known()
     keep_freed()
     group = workers_of(torch.device("cpu"))

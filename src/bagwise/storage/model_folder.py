@@ -26,12 +26,11 @@ from bagwise.networks import Factory, Standardize, make_model
 from bagwise.storage.config import check_config, classes_of
 from bagwise.storage.files import (
     compare,
-    hidden_name,
-    leftovers,
     load_tensors,
     prefixed,
     require_finite,
     save_tensors,
+    unfinished,
     verify,
     write_atomically,
 )
@@ -85,12 +84,9 @@ def save(
     }
     place = path.resolve()  # a link stays, and what it leads to is replaced
     place.parent.mkdir(parents=True, exist_ok=True)
-    for unfinished in (*leftovers(place), _aside(place)):
-        if unfinished.is_dir():
-            shutil.rmtree(unfinished)
-    new = hidden_name(place)
-    new.mkdir()
-    try:
+    if _aside(place).is_dir():
+        shutil.rmtree(_aside(place))
+    with unfinished(place, folder=True) as new:
         for name, content in {CONFIG: config, **(beside or {})}.items():
             write_atomically(new / name, json.dumps(content, indent=1).encode())
         for name, found in (tensors_beside or {}).items():
@@ -102,9 +98,6 @@ def save(
             tensors[name] = tensors[name].cpu().double()  # single precision on some devices
         save_tensors(new / TENSORS, tensors, {"format": FORMAT})
         replace_folder(new, place)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
 
 
 def replace_folder(new: Path, place: Path) -> None:

@@ -52,13 +52,14 @@ from bagwise.tabular.tuning import (
     splits_of,
     variant,
 )
-from bagwise.tabular.workspace import Tensors, Workspace
+from bagwise.tabular.workspace import Tensors, Workspace, alone
 from bagwise.training.progress import WorkProgress
 from bagwise.training.run_state import OtherRunError
 
 _SEED = whole_number(0, 2**32 - 1)
 
 
+@alone
 def fit_table(
     data: Paths,
     bag: str | Iterable[str],

@@ -109,7 +109,7 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"checkpoint is {folder}, which is a file; a folder is expected.")
     path = folder / CHECKPOINT
-    remove_leftovers(path)
+    remove_leftovers(folder)
     if not path.exists():
         return
     tensors, facts = load_tensors(path)

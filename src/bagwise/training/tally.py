@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from bagwise.errors import BagwiseError, InputError
+from bagwise.errors import BagwiseError
 from bagwise.methods import Batch
 
 
@@ -48,7 +48,7 @@ class Tally:
             raise diverged("the model's output", place)
         try:
             value = loss()
-        except InputError:
+        except ValueError:  # of whatever kind: NaN is its cause if there is any
             if logits.isfinite().all():
                 raise
             raise diverged("the model's output", place) from None
