@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,3 +31,11 @@ def pytest_configure(config: pytest.Config) -> None:
     for compiled in package.rglob("*.nb[ic]"):
         if compiled.stat().st_mtime < newest:
             compiled.unlink()
+
+
+@pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """This process and those it starts hear Ctrl-C, which shells have background jobs ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -212,14 +212,12 @@ def test_ctrl_c_before_any_work_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for others")
 def test_a_real_ctrl_c_says_what_is_kept_and_how_to_go_on(made: Path, tmp_path: Path) -> None:
-    """The handler is set because a process that runs in the background ignores the signal."""
     out, home = tmp_path / "m", tmp_path / ".m.fitting"
-    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    program = f"{heard}; from bagwise.__main__ import main; main()"
     with subprocess.Popen(
-        [sys.executable, "-c", program, *arguments(made, out, "--epochs", "300")],
+        [sys.executable, "-m", "bagwise", *arguments(made, out, "--epochs", "300")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -35,7 +35,9 @@ COUNTS = ("--bag", "bag", "--labels", "bags.csv")
 DRIVER = """
 import json, os, shutil, sys
 import torch, torch._dynamo, matplotlib.pyplot  # once for all children
-import bagwise.cli
+import bagwise.cli, bagwise.experiments.figures, bagwise.experiments.run, bagwise.reports
+import bagwise.tabular.explaining, bagwise.tabular.fitting, bagwise.tabular.shares
+import bagwise.cli.showing, bagwise.tabular.ray_predicting, bagwise.experiments.ray_backend
 from bagwise import Bags, cc_loss
 
 cc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))  # loads its kernels

@@ -750,6 +750,7 @@ def test_what_a_killed_command_left_is_removed_by_the_next(made: Path, tmp_path:
     assert len(out.read_text().splitlines()) == 301
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_ctrl_c_leaves_nothing_half_written(
