@@ -153,7 +153,7 @@ COMMANDS = {
 def test_a_command_killed_before_any_change_to_a_file_ends_the_same_when_given_again(
     made: Path, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
-    most = "60"  # moments
+    most = "25"  # moments, evenly spread
     done = subprocess.run(
         [sys.executable, "-c", DRIVER, str(made), str(tmp_path), json.dumps(arguments), most],
         capture_output=True,
