@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import multiprocessing.process
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,3 +64,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         _in_quick_test = False
+
+
+@pytest.fixture
+def hears_ctrl_c() -> Iterator[None]:
+    """This process and those it starts hear Ctrl-C, which shells have background jobs ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -17,7 +17,7 @@ import torch
 from bagwise import LLPClassifier
 from bagwise.storage import files
 from bagwise.storage import model_folder as archive
-from bagwise.storage.files import remove_leftovers, save_tensors, write_atomically
+from bagwise.storage.files import remove_leftovers, save_tensors, unfinished, write_atomically
 
 
 def small(epochs: int) -> LLPClassifier:
@@ -138,12 +138,39 @@ def test_threads_that_write_one_file_leave_one_of_their_versions(tmp_path: Path)
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_only_unfinished_files_of_the_same_name_are_removed(tmp_path: Path) -> None:
+def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
     kept = ["result.json", ".result.json", ".result.json.bak", ".other.json.0123abcd"]
-    for name in (*kept, ".result.json.0123abcd"):
+    for name in (*kept, ".result.json.0123abcd.unfinished", ".other.csv.01234567.unfinished"):
         (tmp_path / name).touch()
-    remove_leftovers(tmp_path / "result.json")
+    (tmp_path / ".model.89abcdef.unfinished" / "parts").mkdir(parents=True)
+    with unfinished(tmp_path / "mine") as own, unfinished(tmp_path / "m", folder=True) as folder:
+        remove_leftovers(tmp_path)
+        names = sorted(path.name for path in tmp_path.iterdir())
+        assert names == sorted([*kept, own.name, folder.name])
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+
+
+def test_any_write_removes_what_was_left_beside(tmp_path: Path) -> None:
+    (tmp_path / ".other.csv.01234567.unfinished").touch()
+    write_atomically(tmp_path / "result.json", b"{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_a_temporary_file_taken_for_a_leftover_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may look between its making and its locking."""
+    real, taken = files.hold, []
+
+    def hold(path: Path) -> int | None:
+        if not taken:
+            taken.append(path)
+            path.unlink()
+        return real(path)
+
+    monkeypatch.setattr(files, "hold", hold)
+    write_atomically(tmp_path / "result.json", b"{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
 def test_a_failed_save_leaves_what_was_there(

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bagwise import LLPClassifier
+from bagwise import InputError, LLPClassifier
 from bagwise.cli import app
 from bagwise.tabular import tuning
 from bagwise.tabular.model import TableModel
@@ -213,14 +213,12 @@ def test_ctrl_c_before_any_work_leaves_nothing(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("hears_ctrl_c")
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGINT for others")
 def test_a_real_ctrl_c_says_what_is_kept_and_how_to_go_on(made: Path, tmp_path: Path) -> None:
-    """The handler is set because a process that runs in the background ignores the signal."""
     out, home = tmp_path / "m", tmp_path / ".m.fitting"
-    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    program = f"{heard}; from bagwise.__main__ import main; main()"
     with subprocess.Popen(
-        [sys.executable, "-c", program, *arguments(made, out, "--epochs", "300")],
+        [sys.executable, "-m", "bagwise", *arguments(made, out, "--epochs", "300")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -272,7 +270,7 @@ def stopped_before_saving(
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, "No space left on device"), ValueError("in the way")], ids=repr
+    "error", [OSError(errno.ENOSPC, "No space left on device"), InputError("in the way")], ids=repr
 )
 def test_an_error_while_saving_loses_no_work(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception

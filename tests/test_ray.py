@@ -328,6 +328,42 @@ def test_what_is_wrong_with_a_file_is_one_message_and_leaves_the_former_predicti
     assert sorted(path.name for path in out.iterdir()) == ["00000-a.parquet", "00001-b.parquet"]
 
 
+def test_with_force_predictions_on_ray_replace_a_folder_of_other_files(
+    table: Path, models: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def in_this_process(items: Any, settings: Any, workers: int) -> Iterator[Any]:
+        return (ray_predicting._predicted(item, **settings) for item in items)
+
+    monkeypatch.setattr(ray_predicting, "cluster", lambda *_: contextlib.nullcontext(2))
+    monkeypatch.setattr(ray_predicting, "_mapped", in_this_process)
+    out = tmp_path / "other"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    predict = ("predict", models[0], table / "b.parquet", "--ray", "--out", out)
+    code, output = command(*predict)
+    assert (code, "--force" in output) == (2, True)
+    assert command(*predict, "--force")[0] == 0
+    assert [path.name for path in out.iterdir()] == ["00000-b.parquet"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Exception("The current node timed out\nduring startup."), RuntimeError(), ValueError()],
+)
+def test_a_ray_that_does_not_start_is_one_line(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(**_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("ray.init", failing)
+    out = ("--out", tmp_path / "run")
+    code, output = command("train", "--dataset", "digits", "--epochs", "1", "--ray", *out)
+    assert code == 2
+    assert output.startswith("Error: Ray cannot be started here: ")
+    assert output.count("\n") == 1
+
+
 def test_outputs_that_predictions_on_ray_cannot_have_are_refused(
     table: Path, models: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -341,7 +377,8 @@ def test_outputs_that_predictions_on_ray_cannot_have_are_refused(
         (["--out", other], "holds notes.txt, which is no prediction"),
         (["--out", table / "bags.csv"], "with Ray --out is a folder"),
         (["--out", tmp_path / "x", "--labels", table / "bags.csv"], "every file is by itself"),
-        (["--out", tmp_path / "x", "--force"], "one with other files in it is never replaced"),
+        (["--out", models[0], "--force"], "is the model itself"),
+        (["--out", tmp_path, "--force"], "holds other, which is no file"),
     ):
         code, output = command(*predict, *arguments)
         assert code == 2

@@ -143,6 +143,7 @@ def test_workers_end_when_the_sweep_is_killed(tmp_path: Path) -> None:
     wait_for(lambda: all(is_gone(worker) for worker in workers))
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 def test_ctrl_c_ends_the_workers_and_is_one_line(tmp_path: Path) -> None:
     process, workers = begun(tmp_path)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -558,9 +557,7 @@ def test_a_place_where_nothing_may_be_written_is_named(
     def no_permission(*args: Any, **kwargs: Any) -> Any:
         raise PermissionError(13, "Permission denied", str(tmp_path / "closed"))
 
-    for module in ("storage.files", "tabular.predicting", "storage.model_folder"):
-        if hasattr(import_module(f"bagwise.{module}"), "new_beside"):
-            monkeypatch.setattr(f"bagwise.{module}.new_beside", no_permission)
+    monkeypatch.setattr("bagwise.storage.files.new_beside", no_permission)
     for arguments in (
         ("predict", made / "m", made / "rows.csv", "--out", tmp_path / "p.csv"),
         ("report", made / "m", "--out", tmp_path / "r.html"),
@@ -754,6 +751,7 @@ def test_what_a_killed_command_left_is_removed_by_the_next(made: Path, tmp_path:
     assert len(out.read_text().splitlines()) == 301
 
 
+@pytest.mark.usefixtures("hears_ctrl_c")
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_ctrl_c_leaves_nothing_half_written(
@@ -807,7 +805,7 @@ def test_a_folder_made_for_an_output_that_fails_is_removed(
     def full(*rest: Any) -> Any:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("bagwise.tabular.predicting.new_beside", full)
+    monkeypatch.setattr("bagwise.storage.files.new_beside", full)
     assert "No space left" in refused(*written(made, "predict", tmp_path / "a" / "b" / "p.csv"))
     assert not list(tmp_path.iterdir())
 

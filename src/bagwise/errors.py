@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 
 class BagwiseError(Exception):
     """Something a user can put right; the message says what happened and what to do.
@@ -13,3 +15,21 @@ class BagwiseError(Exception):
 
 class InputError(BagwiseError, ValueError):
     """Something that was given cannot be used: a value, a file, a combination of options."""
+
+
+class InputTypeError(InputError, TypeError):
+    """Something that was given is of another type than is expected."""
+
+
+class DamagedError(InputError):
+    """A file that Bagwise wrote is not as it was written."""
+
+
+def is_lack_of_memory(error: Exception) -> bool:
+    """Whether an error says that memory is used up; PyTorch and the system have words of it."""
+    if isinstance(error, MemoryError):  # of Python, numpy and Arrow
+        return True
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    words = ("allocate memory", "not enough memory", "out of memory")
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)

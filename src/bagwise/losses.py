@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from bagwise.bags import Bags
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 from bagwise.posterior import bag_posterior
 from bagwise.posterior._autograd import is_traced
 from bagwise.posterior._logits import (
@@ -336,7 +336,7 @@ def llpfc_loss(
     tensor(0.5978)
     """
     if not logits.is_floating_point() or logits.dim() != 2:
-        raise TypeError(
+        raise InputTypeError(
             f"logits is {logits.dtype} of shape {tuple(logits.shape)}; (N, C) of a floating type "
             "is expected."
         )

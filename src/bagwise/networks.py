@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 from bagwise.registry import Registry
 
 __all__ = [
@@ -287,7 +287,7 @@ def make_model(model: str | Factory, shape: tuple[int, ...], n_classes: int) -> 
     factory = model if callable(model) else MODELS[model]
     made = factory(shape, n_classes)
     if not isinstance(made, nn.Module):
-        raise TypeError(
+        raise InputTypeError(
             f"the model {model!r} makes a {type(made).__name__}; a torch.nn.Module is expected."
         )
     return made

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 
 PLUGINS = "BAGWISE_PLUGINS"  # names of modules with commas between, for processes started from here
 
@@ -79,7 +79,7 @@ class Registry(MutableMapping[str, T], Generic[T]):
     def __setitem__(self, name: str, thing: T) -> None:
         self._check_name(name)
         if not callable(thing):
-            raise TypeError(f"{thing!r} is registered as a {self.kind}; it cannot be called.")
+            raise InputTypeError(f"{thing!r} is registered as a {self.kind}; it cannot be called.")
         for known, other in self._known.items():
             if known == name and _place(other) != _place(thing):
                 raise InputError(
@@ -159,7 +159,7 @@ def load_plugins(modules: Iterable[str] = ()) -> None:
             sys.path.append(os.getcwd())
         try:
             importlib.import_module(name)
-        except Exception as error:  # whatever a stranger's module does
+        except (Exception, SystemExit) as error:  # whatever a stranger's module does
             raise InputError(
                 f"the plugin {name!r} cannot be imported ({type(error).__name__}: {error}); a "
                 "module is expected that lies in the current folder or is installed, without "

@@ -21,7 +21,7 @@ from bagwise.bags.noise import Noise
 from bagwise.bags.potentials import Potentials
 from bagwise.bags.row_labels import counts_of_labels
 from bagwise.bags.shares import counts_of_shares
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 
 
 class Constructors:
@@ -82,7 +82,7 @@ class Constructors:
         sizes_ = bag_sizes(sizes)
         observed = bag_table(counts, sizes_, "counts", gaps=True)
         if not isinstance(noise, Noise):
-            raise TypeError(
+            raise InputTypeError(
                 f"noise is {noise!r}; one of bagwise's is expected, for instance Laplace(4)."
             )
         fractions = (observed != np.rint(observed)) & ~np.isnan(observed)

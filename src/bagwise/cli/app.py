@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import platform
+import shlex
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,21 +17,46 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from bagwise import __version__
-from bagwise.errors import BagwiseError, InputError
+from bagwise.errors import BagwiseError, InputError, is_lack_of_memory
 from bagwise.extras import require
 from bagwise.registry import load_plugins
+
+_LESS_MEMORY = {
+    "fit": "Say how much to use, --memory 2GB for one, which keeps the rows on the disk; or give "
+    "fewer rows or columns.",
+    "train": "Use a smaller model, smaller bags or a smaller --batch-instances.",
+    "sweep": "Use fewer --processes, or smaller models, bags or batch_instances.",
+}
+
+
+def _bug() -> str:
+    """What to do about an error that no user's mistake explains."""
+    return (
+        f"This is a bug in Bagwise {__version__}, or in a plugin. Please report it with the text "
+        f"above, Python {platform.python_version()} on {platform.system()}, and the command: "
+        f"{harmless(shlex.join(['bagwise', *sys.argv[1:]]))}"
+    )
 
 
 class Sections(TyperGroup):
     """Help with a heading for each group of commands, on a terminal and without one."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; where Ctrl-C comes before it has begun its work, say so at least."""
+        """Run a command; say what Ctrl-C, too little memory or a bug mean wherever they come."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             typer.echo("Stopped.", err=True)
             raise typer.Exit(130) from None
+        except Exception as error:
+            if not _debug and is_lack_of_memory(error):
+                reason = " ".join(str(error).split()) or "an allocation failed"
+                todo = _LESS_MEMORY.get(ctx.invoked_subcommand, "Give fewer rows at a time.")
+                typer.echo(f"Error: there is not enough memory ({reason}). {todo}", err=True)
+                raise typer.Exit(2) from error
+            if not isinstance(error, BagwiseError | OSError):
+                error.add_note(_bug())
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands in the order in which they were added, below their headings."""
@@ -108,7 +136,8 @@ def user_errors(stopped: str | Callable[[], str] = "Stopped.") -> Iterator[None]
         for text in dict.fromkeys(harmless(str(warning.message)) for warning in noted):
             typer.echo(f"Note: {text}", err=True)
     except Exception as error:
-        if _debug or not isinstance(error, BagwiseError | OSError):
+        users = isinstance(error, BagwiseError | OSError) and not is_lack_of_memory(error)
+        if _debug or not users:
             raise
         typer.echo(f"Error: {harmless(' '.join(str(error).split()))}", err=True)
         raise typer.Exit(2) from error

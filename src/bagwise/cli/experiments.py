@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -147,6 +148,7 @@ def train(
     from bagwise.experiments.ray_backend import execute_on_ray
     from bagwise.experiments.run import execute
     from bagwise.experiments.settings import RunSettings
+    from bagwise.storage.locks import only_one
     from bagwise.training.distributed import launched
 
     with user_errors(GOES_ON), launched(device) as (is_first, own_device):
@@ -172,16 +174,18 @@ def train(
         )
         if engine not in ("auto", settings.engine):
             raise InputError(f"engine is {engine!r}, but the method {method!r} takes none.")
-        out.mkdir(parents=True, exist_ok=True)
         place = None if data_dir is None else str(data_dir)
         if ray_address is None:  # a cluster has its own
             DEVICE.check("device", own_device)
-        if on_ray(ray, ray_address, workers):
-            result = execute_on_ray(settings, out, place, workers, ray_address, device)
-        else:
-            result = execute(
-                settings, out, place, keep_model=True, progress=True, device=own_device
-            )
+        use_ray = on_ray(ray, ray_address, workers)
+        taken = f"another process is training in {out}; wait for it, or choose another folder."
+        with only_one(out, taken) if is_first else nullcontext():
+            if use_ray:
+                result = execute_on_ray(settings, out, place, workers, ray_address, device)
+            else:
+                result = execute(
+                    settings, out, place, keep_model=True, progress=True, device=own_device
+                )
         if result.settings != settings:
             raise InputError(f"{out} holds the result of another run; choose another folder.")
     if not is_first:
@@ -297,10 +301,13 @@ def export(
     Earlier ones are replaced, other files of these names only with --force.
     """
     from bagwise.experiments.export import export_runs
+    from bagwise.storage.locks import only_one
 
     with user_errors():
-        for path in export_runs(read_some(runs), out, force):
-            typer.echo(path)
+        results = read_some(runs)
+        with only_one(out, f"another process is exporting to {out}; wait for it."):
+            for path in export_runs(results, out, force):
+                typer.echo(path)
 
 
 def _blocks(runs: list[Path], select: Selection) -> list[Block]:

@@ -75,7 +75,8 @@ def predict(
     explain. Where the rows are the very ones that were counted, use `label`.
 
     With --ray or --ray-address many files are read at the same time, and --out is a folder: its
-    Parquet files, in the order of their names, have the rows of the input in their order.
+    Parquet files, in the order of their names, have the rows of the input in their order. --force
+    replaces also a folder of other files, but none with folders in it.
     """
     from bagwise.cli.showing import show_bags_used, show_doubts, show_written
     from bagwise.tabular.knowledge import numbers_are_of
@@ -92,11 +93,6 @@ def predict(
                     "with Ray every file is by itself: --labels, which says something of all rows "
                     "of a bag, and standard input are not possible; leave Ray out."
                 )
-            if force:
-                raise InputError(
-                    "--force replaces a file, but with Ray --out is a folder, and one with other "
-                    "files in it is never replaced; choose another folder."
-                )
             written = predict_on_ray(
                 model,
                 files,
@@ -106,6 +102,7 @@ def predict(
                 key=columns_of(bag),
                 address=ray_address,
                 workers=workers,
+                force=force,
             )
         else:
             written = predict_table(

@@ -9,6 +9,7 @@ import numpy as np
 from rich.table import Table
 
 from bagwise.cli.app import console
+from bagwise.errors import InputError
 from bagwise.tabular.columns import Surprises
 from bagwise.tabular.differences import log_odds
 from bagwise.tabular.model import TableModel
@@ -138,7 +139,7 @@ def show_label_columns(written: Written, relative: bool = False) -> None:
 
 def show_unused_labels(model: TableModel) -> None:
     """That `fit` knew labels of rows which `label` was not told."""
-    with suppress(ValueError):  # of a damaged fit.json
+    with suppress(InputError):  # of a damaged fit.json
         if model.facts.data.labelled_rows:
             console.print(
                 "Note: the model was fitted with labels of rows. --row-labels COLUMN keeps them.",
@@ -150,7 +151,7 @@ def show_doubts(model: TableModel) -> None:
     """What `fit` said of a model, where there was reason to doubt it."""
     try:
         facts = model.facts
-    except ValueError:  # a damaged fit.json is no reason not to predict
+    except InputError:  # a damaged fit.json is no reason not to predict
         return
     if facts.is_doubtful():
         console.print(f"Note: when it was fitted: {facts.verdict()}", highlight=False)

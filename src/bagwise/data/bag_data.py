@@ -14,7 +14,7 @@ from bagwise.bags.row_labels import refuse_wrong_labels
 from bagwise.data import inputs as reading
 from bagwise.data.inputs import Inputs
 from bagwise.data.stored import StoredRows
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,9 @@ class BagData:
 
     def _check_labels(self, labels: object) -> None:
         if not isinstance(labels, torch.Tensor):
-            raise TypeError(f"labels is a {type(labels).__name__}; a torch.Tensor is expected.")
+            raise InputTypeError(
+                f"labels is a {type(labels).__name__}; a torch.Tensor is expected."
+            )
         if labels.shape != (len(self.inputs),):
             raise InputError(
                 f"labels has shape {tuple(labels.shape)}; "
@@ -71,7 +73,7 @@ class BagData:
         try:
             found = labels.cpu().numpy().astype(np.int64)
             refuse_wrong_labels(found, self.bags.offsets, self.bags.least, self.bags.most)
-        except ValueError as contradiction:
+        except InputError as contradiction:
             warnings.warn(
                 f"labels and counts contradict each other: {contradiction} Bags are learnt from "
                 "counts, and accuracies are measured by labels; are both sorted by bag?",

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Subset, default_collate
 
 from bagwise.data.stored import StoredRows
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 
 Inputs = Any
 """N instances: a tensor (N, ...); an array (N, ...), in memory or mapped from a file, or anything
@@ -26,7 +26,7 @@ def check_inputs(inputs: Inputs) -> None:
     if isinstance(inputs, list | tuple | str | bytes | dict) or not (
         hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__")
     ):
-        raise TypeError(
+        raise InputTypeError(
             f"inputs is a {type(inputs).__name__}; a torch.Tensor, a numpy array (also a "
             "memory-mapped one) or a map-style Dataset is expected."
         )
@@ -177,7 +177,7 @@ def _instance(inputs: Inputs, row: int) -> Any:
     if isinstance(item, np.ndarray):
         item = as_tensor(item)
     if not isinstance(item, torch.Tensor | np.generic | int | float):
-        raise TypeError(
+        raise InputTypeError(
             f"item {row} of the inputs is a {type(item).__name__}; a tensor or an array is "
             "expected, or a tuple that begins with one. Give the Dataset a transform that makes it."
         )

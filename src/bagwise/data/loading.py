@@ -15,7 +15,7 @@ from bagwise.checks import Rule, whole_number
 from bagwise.data import inputs as reading
 from bagwise.data.bag_data import BagData
 from bagwise.data.inputs import Inputs
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 
 _COUNT = whole_number(1, 2**53)
 
@@ -70,13 +70,13 @@ def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
         raise InputError("there are no items to collate; at least one bag is needed.")
     for item in items:
         if not isinstance(item, tuple | list) or len(item) != 2:
-            raise TypeError(
+            raise InputTypeError(
                 f"an item of the dataset is a {type(item).__name__}; a pair is expected: the "
                 "instances of a bag (K, ...) and its label counts (C,)."
             )
     for item in items:
         if isinstance(item[0], Mapping):
-            raise TypeError(
+            raise InputTypeError(
                 f"the instances of a bag are a {type(item[0]).__name__}; a tensor or an array "
                 "(K, ...) is expected. For models of several inputs, collate each of them."
             )
@@ -85,7 +85,9 @@ def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
     known = [item[1] for item in items if isinstance(item[1], Bags)]
     if known:
         if len(known) < len(items):
-            raise TypeError("some items have counts and others a Bags; give all of them one kind.")
+            raise InputTypeError(
+                "some items have counts and others a Bags; give all of them one kind."
+            )
         return torch.cat(instances), Bags.join(known)
     counts = [np.asarray(item[1]) for item in items]
     _require_alike([found.shape for found in counts], "counts of shape", "classes")

@@ -163,5 +163,5 @@ def _named(
 
     try:
         return make()
-    except ValueError as error:
+    except InputError as error:
         raise InputError(re.sub(r"\b(bag|class) (\d+)\b", named, str(error))) from None

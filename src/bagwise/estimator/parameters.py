@@ -9,7 +9,7 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 from bagwise.methods import METHODS, Method, make_method, takes
 from bagwise.posterior import check_engine
 from bagwise.training import TrainingOptions
@@ -44,7 +44,7 @@ class MethodOptions(BaseEstimator):  # type: ignore[misc]
         """Keep what the constructor was given beside its own parameters."""
         for name, value in options.items():
             if not name.startswith(_METHOD):
-                raise TypeError(
+                raise InputTypeError(
                     f"{type(self).__name__} has no parameter {name!r}; options of the method are "
                     f"given with {_METHOD} before their name, for instance method__epsilon."
                 )

@@ -95,7 +95,7 @@ class BagTargets:
         ids = np.concatenate([self.ids.astype(object), names])
         try:
             bags = bags.with_labels(known[order])
-        except ValueError as error:
+        except InputError as error:
             text = _in_own_words(str(error), order + first_row, ids, self.classes)
             raise InputError(text) from None
         return BagTargets(order, bags, ids if len(alone) else self.ids, self.classes, self.rounding)

@@ -11,7 +11,7 @@ from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.experiments.run import (
     VERSIONS,
     RunResult,
@@ -20,7 +20,7 @@ from bagwise.experiments.run import (
     without_copies,
 )
 from bagwise.experiments.settings import LATER, OPTIONS, RunSettings
-from bagwise.storage.files import begins, refuse_foreign, write_atomically
+from bagwise.storage.files import begins, fill, refuse_foreign, unfinished
 from bagwise.storage.schema import number, wrong
 from bagwise.training import Row
 
@@ -61,7 +61,15 @@ def export_runs(results: list[RunResult], folder: Path, force: bool = False) -> 
         epochs += [{"run": name, **epoch} for epoch in result.history]
     refuse_foreign(folder / RUNS, lambda path: _has(path, {"run", *_NEEDED}), force)
     refuse_foreign(folder / EPOCHS, lambda path: _has(path, {"run", "epoch"}), force)
-    return [_write(folder / RUNS, runs), _write(folder / EPOCHS, epochs)]
+    folder.mkdir(parents=True, exist_ok=True)
+    # Both are complete before either takes its place, and runs.csv, without which there is no
+    # export, comes last.
+    with unfinished(folder / RUNS) as new_runs, unfinished(folder / EPOCHS) as new_epochs:
+        fill(new_runs, [_table(runs)])
+        fill(new_epochs, [_table(epochs)])
+        new_epochs.replace(folder / EPOCHS)
+        new_runs.replace(folder / RUNS)
+    return [folder / RUNS, folder / EPOCHS]
 
 
 def _has(path: Path, names: set[str]) -> bool:
@@ -70,15 +78,14 @@ def _has(path: Path, names: set[str]) -> bool:
     return names <= set(header.split(","))
 
 
-def _write(path: Path, rows: list[dict[str, Any]]) -> Path:
+def _table(rows: list[dict[str, Any]]) -> bytes:
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
         writer.writerow({k: f"{v:.8g}" if isinstance(v, float) else v for k, v in row.items()})
-    write_atomically(path, text.getvalue().encode())
-    return path
+    return text.getvalue().encode()
 
 
 def read_runs(folder: Path) -> list[RunResult]:
@@ -110,17 +117,17 @@ def _damage(place: str) -> Iterator[None]:
     """Say where an error was."""
     try:
         yield
-    except ValueError as error:
-        raise InputError(f"{place} is damaged: {error} Export the runs again.") from error
+    except InputError as error:
+        raise DamagedError(f"{place} is damaged: {error} Export the runs again.") from error
 
 
 def _rows(path: Path, needed: list[str]) -> list[tuple[str, dict[str, str]]]:
     """The rows of a CSV file, each with its place; every row has all columns of the header."""
     with _damage(str(path)):
-        reader = csv.reader(io.StringIO(path.read_bytes().decode(), newline=""), strict=True)
         try:
+            reader = csv.reader(io.StringIO(path.read_bytes().decode(), newline=""), strict=True)
             lines = [(reader.line_num, values) for values in reader if values]
-        except csv.Error as error:
+        except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{error}.") from error
         header = lines[0][1] if lines else []
         if missing := [name for name in needed if name not in header]:
@@ -150,6 +157,8 @@ def _options(name: str, text: str) -> Any:
         return json.loads(text or "{}")
     except RecursionError as error:
         raise InputError(f"{name} is nested too deeply.") from error
+    except ValueError as error:
+        raise InputError(f"{name} is not JSON ({error}).") from error
 
 
 def _value(name: str, text: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from bagwise.bags import FloatArray
 from bagwise.experiments.accuracy import Block, Cell, paper_best
 from bagwise.experiments.appearance import color, look
 from bagwise.extras import require
-from bagwise.storage.files import begins, refuse_foreign
+from bagwise.storage.files import begins, refuse_foreign, write_atomically
 
 require("matplotlib", "plots")
 
@@ -178,8 +179,9 @@ def _saved(figure: Any, handles: dict[str, Any], path: Path) -> Path:
     import matplotlib.pyplot as plt
 
     figure.legend(handles.values(), handles.keys(), loc="outside right center", frameon=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120, metadata=_SOFTWARE)
+    content = BytesIO()
+    figure.savefig(content, format="png", dpi=120, metadata=_SOFTWARE)
+    write_atomically(path, content.getvalue())
     plt.close(figure)
     return path
 

@@ -17,7 +17,7 @@ from torch import nn
 import bagwise
 from bagwise.bags import Bags
 from bagwise.data import BagData
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.experiments.datasets import Dataset, load_dataset
 from bagwise.experiments.settings import RunSettings
 from bagwise.networks import make_model
@@ -139,10 +139,12 @@ def execute(
     then on, the process keeps memory that it frees.
     """
     if folder is not None:
+        remove_leftovers(folder)
         if (folder / RESULT).exists():
-            return read_result(folder / RESULT)
-        for name in (RESULT, MODEL):
-            remove_leftovers(folder / name)
+            done = read_result(folder / RESULT)
+            if done.settings == settings:  # killed between the two, it left its checkpoint
+                (folder / CHECKPOINT).unlink(missing_ok=True)
+            return done
     settings.require_known()
     keep_freed()
     group = workers_of(torch.device("cpu"))
@@ -212,8 +214,8 @@ def read_result(path: Path) -> RunResult:
         _RESULT(content, "")
         settings = RunSettings.from_dict(content["settings"], check_names=False)
         check_history(content["history"], settings.epochs)
-    except ValueError as error:
-        raise InputError(
+    except InputError as error:
+        raise DamagedError(
             f"{path} is not a result that this version of Bagwise can read: {error} "
             "Restore it from a copy, or do the run again in another folder."
         ) from error

@@ -13,6 +13,7 @@ from bagwise.experiments.run import RESULT, RunResult, execute, read_result, wri
 from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep_file import Sweep
 from bagwise.storage.files import write_atomically
+from bagwise.storage.locks import only_one
 from bagwise.training.ray_cluster import ATTEMPTS
 from bagwise.training.selection import best_score
 from bagwise.training.workers import DiedError, Workers
@@ -140,5 +141,5 @@ def local_backend(processes: int, device: str = "cpu") -> Backend:
 
 
 def _do(run: RunSettings, folder: Path, data_dir: str | None, device: str) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    execute(run, folder, data_dir, device=device)
+    with only_one(folder, "another sweep is doing this run; wait for it, then start again."):
+        execute(run, folder, data_dir, device=device)

@@ -182,8 +182,12 @@ def read_sweep(path: Path) -> Sweep:
         engine = "bethe"
     """
     try:
-        return _parse(tomllib.loads(path.read_bytes().decode()))
-    except (ValueError, RecursionError) as error:
+        content = tomllib.loads(path.read_bytes().decode())
+    except (ValueError, RecursionError) as error:  # it is not UTF-8, or no TOML
+        raise InputError(f"{path}: {error}") from error
+    try:
+        return _parse(content)
+    except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
 

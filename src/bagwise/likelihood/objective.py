@@ -13,7 +13,7 @@ from scipy.linalg import helmert
 from scipy.special import logsumexp
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 from bagwise.likelihood._curvature import Scale, information_rows
 from bagwise.likelihood._effects import integrate, integrate_weighted, normal_nodes
 from bagwise.posterior._kernels import kernel, over_bags
@@ -195,7 +195,7 @@ def _normalise(
 def checked_features(X: npt.ArrayLike, bags: Bags) -> FloatArray:
     """X as a double-precision array, if it can be the features of the instances of these bags."""
     if not isinstance(bags, Bags):
-        raise TypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
+        raise InputTypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
     features: FloatArray = np.ascontiguousarray(X, dtype=np.float64)
     if features.ndim != 2 or len(features) != bags.n_instances:
         raise InputError(

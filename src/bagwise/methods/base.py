@@ -17,7 +17,7 @@ from bagwise.bags import Bags
 from bagwise.checks import TRUE_OR_FALSE, Rule
 from bagwise.data import BagData
 from bagwise.data.inputs import full
-from bagwise.errors import InputError
+from bagwise.errors import BagwiseError, InputError, InputTypeError
 from bagwise.registry import Registry
 
 
@@ -94,7 +94,7 @@ class Method(ABC):
         found: dict[str, Any] = {}
         for argument in inspect.signature(type(self)).parameters.values():
             if not hasattr(self, argument.name):
-                raise TypeError(
+                raise InputTypeError(
                     f"{type(self).__name__} has no attribute {argument.name!r}; keep the "
                     "constructor's arguments in attributes of the same names: what is saved is "
                     "read from there."
@@ -218,7 +218,9 @@ register = METHODS.register
 def _check_class(cls: Any) -> None:
     """The class can be made from settings by name, which is how it is found when loaded."""
     if not (isinstance(cls, type) and issubclass(cls, Method)):
-        raise TypeError(f"{cls!r} is registered as a method; a subclass of Method is expected.")
+        raise InputTypeError(
+            f"{cls!r} is registered as a method; a subclass of Method is expected."
+        )
     if cls.color and not re.fullmatch(r"#[0-9a-fA-F]{6}|[a-zA-Z]+[0-9]?", cls.color):
         raise InputError(
             f"the color of {cls.__name__} is {cls.color!r}; a name such as 'red' or six digits "
@@ -226,7 +228,7 @@ def _check_class(cls: Any) -> None:
         )
     for argument in inspect.signature(cls).parameters.values():
         if argument.kind in (argument.POSITIONAL_ONLY, argument.VAR_POSITIONAL):
-            raise TypeError(
+            raise InputTypeError(
                 f"the constructor of {cls.__name__} takes {argument} by position; options of a "
                 "method are given by name."
             )
@@ -268,10 +270,10 @@ def make_method(method: Any, **options: Any) -> Method:
     0.5
     """
     if isinstance(method, type):
-        raise TypeError(f"method is the class {method.__name__}; pass {method.__name__}().")
+        raise InputTypeError(f"method is the class {method.__name__}; pass {method.__name__}().")
     if isinstance(method, Method):
         if options:
-            raise TypeError(
+            raise InputTypeError(
                 f"method is made already, and {', '.join(options)} would be ignored; "
                 f"give {type(method).__name__} its options when it is made."
             )
@@ -282,10 +284,15 @@ def make_method(method: Any, **options: Any) -> Method:
         _refuse_other_kinds(cls, method, options)
         try:
             made = cls(**options)
-        except TypeError as error:
-            raise TypeError(f"method {method!r}: {error}") from None
+        except BagwiseError:
+            raise
+        except (TypeError, ValueError) as error:  # what it says of the options, if there are any
+            if not options:
+                raise
+            refused = InputTypeError if isinstance(error, TypeError) else InputError
+            raise refused(f"method {method!r}: {error}") from error
     if not hasattr(made, "kept"):
-        raise TypeError(
+        raise InputTypeError(
             f"the constructor of {type(made).__name__} does not call super().__init__(); a "
             "Method's has to."
         )

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from bagwise.bags import Bags
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 from bagwise.posterior._result import Posterior
 from bagwise.posterior.auto import auto_posterior
 from bagwise.posterior.bethe import bethe_posterior
@@ -111,7 +111,7 @@ def bag_posterior(
 def _check_result(found: object, log_probs: torch.Tensor, bags: Bags, engine: str) -> None:
     """Refuse what an engine of the user's returns, if it is not a posterior of these bags."""
     if not isinstance(found, Posterior):
-        raise TypeError(
+        raise InputTypeError(
             f"engine {engine!r} returns a {type(found).__name__}; a Posterior is expected."
         )
     shapes = tuple(found.log_likelihood.shape), tuple(found.weights.shape)

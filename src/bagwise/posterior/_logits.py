@@ -10,7 +10,7 @@ from torch.nn.functional import log_softmax
 
 from bagwise.bags import Bags
 from bagwise.bags.arrays import shown_row
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 from bagwise.posterior._autograd import is_traced
 
 _MOST_NODES = 10_000  # of a graph that is searched for batch normalisation
@@ -31,9 +31,9 @@ def check_logits(logits: torch.Tensor, bags: Bags) -> None:
     """
     if not isinstance(logits, torch.Tensor) or not logits.is_floating_point():
         kind = logits.dtype if isinstance(logits, torch.Tensor) else type(logits).__name__
-        raise TypeError(f"logits is {kind}; a torch.Tensor of a floating type is expected.")
+        raise InputTypeError(f"logits is {kind}; a torch.Tensor of a floating type is expected.")
     if not isinstance(bags, Bags):
-        raise TypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
+        raise InputTypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
     if logits.shape != (bags.n_instances, bags.n_classes):
         raise InputError(
             f"logits has shape {tuple(logits.shape)}, but these bags have {bags.n_instances} "

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 from bagwise.posterior._flow import assign_potentials, possible_classes
 from bagwise.posterior._kernels import kernel
 from bagwise.posterior._tilt import assign, classes_by_count
@@ -64,9 +64,9 @@ class Posterior(NamedTuple):
 def check_shapes(log_probs: torch.Tensor, bags: Bags, name: str = "log_probs") -> None:
     """Refuse what cannot be log-probabilities of the instances of these bags."""
     if not isinstance(log_probs, torch.Tensor):
-        raise TypeError(f"{name} is a {type(log_probs).__name__}; a torch.Tensor is expected.")
+        raise InputTypeError(f"{name} is a {type(log_probs).__name__}; a torch.Tensor is expected.")
     if not isinstance(bags, Bags):
-        raise TypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
+        raise InputTypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
     if not log_probs.is_floating_point():
         raise InputError(f"{name} has dtype {log_probs.dtype}; a floating type is expected.")
     if log_probs.shape != (bags.n_instances, bags.n_classes):

@@ -8,7 +8,7 @@ from html import escape
 
 import numpy as np
 
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.reports import charts
 from bagwise.reports.answers import answer_sections
 from bagwise.reports.page import page, paragraph, picture, section, table
@@ -49,8 +49,8 @@ def model_report(
     """
     try:
         facts = model.facts
-    except ValueError as error:
-        raise InputError(f"{source} is damaged: {error} Fit the model again.") from error
+    except InputError as error:
+        raise DamagedError(f"{source} is damaged: {error} Fit the model again.") from error
     found = effects(model) if model.intervals is not None else []
     found = [effect for effect in found if effect.unit != SHARED]  # each is of many values
     return _report(facts, model.columns, found, answers or Answers())

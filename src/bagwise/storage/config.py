@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.methods import METHODS
 from bagwise.networks import MODELS
 from bagwise.storage.schema import (
@@ -98,8 +98,8 @@ def check_config(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     try:
         _CONFIG(config, "")
         _check_together(config)
-    except ValueError as error:
-        raise InputError(f"{path} is damaged: {error}") from error
+    except InputError as error:
+        raise DamagedError(f"{path} is damaged: {error}") from error
     params = config["params"]
     if params.get("model") is not None and params["model"] not in MODELS:
         raise InputError(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
-from bagwise.errors import InputError
-from bagwise.storage.schema import wrong
+from bagwise.errors import DamagedError, InputError
+from bagwise.storage.locks import TakenError, hold
+from bagwise.storage.schema import shown
 
 _FACTS = "bagwise"
 _DIGESTS = "digests"
+_UNFINISHED = ".unfinished"  # how names of what is being written end
 LARGE = 1 << 24  # bytes of tensors above which they are written without a copy
 # How safetensors names the types that Bagwise keeps, in the order in which it writes them.
 _KINDS = {
@@ -40,17 +43,18 @@ def write_atomically(path: Path, content: bytes) -> None:
 def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     """The same, of content that comes in pieces."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = new_beside(path)
-    try:
-        with temporary.open("wb") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
+    with unfinished(path) as temporary:
+        fill(temporary, pieces)
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+
+
+def fill(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+    """Write content to a file, and wait until it is on the disk."""
+    with path.open("wb") as file:
+        for piece in pieces:
+            file.write(piece)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def refuse_foreign(path: Path, is_own: Callable[[Path], bool], force: bool = False) -> None:
@@ -79,32 +83,60 @@ def begins(path: Path, most: int = 1 << 16) -> bytes:
         return file.read(most)
 
 
-def new_beside(path: Path) -> Path:
-    """A new, empty, hidden file in the folder of `path`, to be filled and renamed to it.
+@contextmanager
+def unfinished(path: Path, folder: bool = False) -> Iterator[Path]:
+    """A new hidden file beside `path`, or a folder, to be filled and moved to its place within.
+
+    All that Bagwise writes is written this way. What is still there in the end is removed. Whoever
+    fills it has locked it; what nobody has locked was left by a process that was killed, and is
+    removed by the next one that writes anything in the same folder.
+    """
+    remove_leftovers(path.parent)
+    temporary, handle = new_beside(path, folder)
+    try:
+        yield temporary
+    finally:
+        remove(temporary)
+        if handle is not None:
+            os.close(handle)
+
+
+def new_beside(path: Path, folder: bool = False) -> tuple[Path, int | None]:
+    """A new, empty, hidden file or folder beside `path`, and the handle that locks it.
 
     The system gives it the permissions of any new file: asking for the umask would mean to change
     it for a moment, for all threads.
     """
-    temporary = hidden_name(path)
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-    return temporary
+    while True:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_UNFINISHED}")
+        if folder:
+            temporary.mkdir()
+        else:
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+        with suppress(TakenError, FileNotFoundError):  # it was taken for a leftover just now
+            return temporary, hold(temporary)
 
 
-def hidden_name(path: Path) -> Path:
-    """A hidden name beside `path` that nothing has yet."""
-    return path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes have left unfinished in a folder."""
+    if not folder.is_dir():
+        return
+    for left in folder.glob(f".*.{'[0-9a-f]' * 8}{_UNFINISHED}"):
+        with suppress(TakenError, OSError):  # somebody is filling it, or it is gone
+            handle = hold(left)
+            if handle is not None:
+                try:
+                    remove(left)
+                finally:
+                    os.close(handle)
 
 
-def leftovers(path: Path) -> list[Path]:
-    """What `hidden_name` named for `path` and a killed process has left."""
-    pattern = f".{glob.escape(path.name)}.{'[0-9a-f]' * 8}"
-    return sorted(path.parent.glob(pattern)) if path.parent.is_dir() else []
-
-
-def remove_leftovers(path: Path) -> None:
-    """Remove unfinished files for `path`; nothing else may be writing it."""
-    for unfinished in leftovers(path):
-        unfinished.unlink(missing_ok=True)  # several workers may be beginning
+def remove(path: Path) -> None:
+    """A file, or a folder with all it holds; nothing if it is not there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
@@ -159,12 +191,12 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
             facts = json.loads((file.metadata() or {})[_FACTS])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, LookupError, AttributeError, ValueError, RecursionError) as error:
-        raise InputError(
+        raise DamagedError(
             f"{path} is damaged or was not written by Bagwise ({error}); "
             "restore it from a copy, or delete it and start again."
         ) from error
     if not isinstance(facts, dict):
-        raise InputError(f"{path} was not written by Bagwise; delete it and start again.")
+        raise DamagedError(f"{path} was not written by Bagwise; delete it and start again.")
     facts.pop(_DIGESTS, None)
     return tensors, facts
 
@@ -181,12 +213,12 @@ def verify(path: Path, tensors: dict[str, torch.Tensor]) -> None:
     if wanted is None:
         return
     if not isinstance(wanted, dict):
-        raise wrong(wanted, _DIGESTS, "a table of names and values")
+        raise DamagedError(f"{_DIGESTS} is {shown(wanted)}; a table of names is expected.")
     found = _digests(tensors, facts)
     for name in sorted({*found, *wanted}):
         if found.get(name) != wanted.get(name):
             what = "is missing" if name not in found else "is not as it was written"
-            raise InputError(f"{name!r} {what}")
+            raise DamagedError(f"{name!r} {what}")
 
 
 def _digests(tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> dict[str, str]:

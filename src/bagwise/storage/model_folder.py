@@ -20,18 +20,17 @@ import numpy as np
 import torch
 from torch import nn
 
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.methods import METHODS, Method, make_method
 from bagwise.networks import Factory, Standardize, make_model
 from bagwise.storage.config import check_config, classes_of
 from bagwise.storage.files import (
     compare,
-    hidden_name,
-    leftovers,
     load_tensors,
     prefixed,
     require_finite,
     save_tensors,
+    unfinished,
     verify,
     write_atomically,
 )
@@ -85,12 +84,9 @@ def save(
     }
     place = path.resolve()  # a link stays, and what it leads to is replaced
     place.parent.mkdir(parents=True, exist_ok=True)
-    for unfinished in (*leftovers(place), _aside(place)):
-        if unfinished.is_dir():
-            shutil.rmtree(unfinished)
-    new = hidden_name(place)
-    new.mkdir()
-    try:
+    if _aside(place).is_dir():
+        shutil.rmtree(_aside(place))
+    with unfinished(place, folder=True) as new:
         for name, content in {CONFIG: config, **(beside or {})}.items():
             write_atomically(new / name, json.dumps(content, indent=1).encode())
         for name, found in (tensors_beside or {}).items():
@@ -102,9 +98,6 @@ def save(
             tensors[name] = tensors[name].cpu().double()  # single precision on some devices
         save_tensors(new / TENSORS, tensors, {"format": FORMAT})
         replace_folder(new, place)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
 
 
 def replace_folder(new: Path, place: Path) -> None:
@@ -230,8 +223,8 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
             expected = prefixed("0", first.state_dict()) | prefixed("1", layout.state_dict())
             compare(tensors, expected)
         verify(path / TENSORS, tensors)
-    except ValueError as error:
-        raise InputError(
+    except InputError as error:
+        raise DamagedError(
             f"{path / TENSORS} does not fit {CONFIG}, the folder is damaged: {error}."
         ) from error
     if isinstance(classifier.model, nn.Module):
@@ -259,8 +252,8 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
 def _method(config: dict[str, Any], path: Path) -> Method:
     try:
         return make_method(config["params"]["method"], **config["method_options"])
-    except Exception as error:  # whatever its constructor says of such options
-        raise InputError(f"{path} is damaged: method_options: {error}.") from error
+    except InputError as error:
+        raise DamagedError(f"{path} is damaged: method_options: {error}.") from error
 
 
 def _standardization(tensors: dict[str, torch.Tensor], shape: tuple[int, ...]) -> Standardize:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 
 Check = Callable[[Any, str], None]
 """Looks at a value and where it stands; what is wrong with it is a ValueError that says both."""
@@ -20,7 +20,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes().decode())
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is damaged or was not written by Bagwise ({error}).") from error
+        raise DamagedError(f"{path} is damaged or was not written by Bagwise ({error}).") from error
 
 
 def wrong(value: Any, place: str, expected: str) -> InputError:

@@ -19,6 +19,7 @@ from bagwise.tabular.written import GROUPED, Dots, numbers_written, rewritten
 
 UNKNOWN = "*"  # published in place of a number that must not be known
 LOW, HIGH = "_low", "_high"  # how the names of columns of bounds end
+_LONGEST = 15  # digits of a count
 _N = r"(\d{1,3}(?:,\d{3})+|\d+)"  # 1,000 too
 _RANGES = (
     # what is written, and the bounds that a number n (or two) of it gives
@@ -68,7 +69,7 @@ def cells_of(column: pa.ChunkedArray, name: str) -> Cells | None:
     if not is_text(typed.type):
         try:
             numbers = numbers_of(typed, "numeric", name)
-        except ValueError:
+        except InputError:
             return None
         return Cells(numbers, numbers)
     encoded = cleaned(typed.combine_chunks().cast(pa.string())).dictionary_encode()
@@ -177,7 +178,9 @@ def _range(text: str) -> tuple[float, float] | None:
     """
     for pattern, bounds in _RANGES:
         if found := re.fullmatch(pattern, text.strip(), re.IGNORECASE):
-            return bounds(*(int(n.replace(",", "")) for n in found.groups()))
+            digits = [n.replace(",", "") for n in found.groups()]
+            if max(map(len, digits)) <= _LONGEST:
+                return bounds(*map(int, digits))
     return None
 
 

@@ -16,8 +16,9 @@ import torch
 
 import bagwise
 from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.checks import whole_number
 from bagwise.data import BagData
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.estimator import LLPClassifier
 from bagwise.estimator.defaults import searched
 from bagwise.estimator.parameters import new_method
@@ -51,11 +52,14 @@ from bagwise.tabular.tuning import (
     splits_of,
     variant,
 )
-from bagwise.tabular.workspace import Tensors, Workspace
-from bagwise.training import DivergedError
+from bagwise.tabular.workspace import Tensors, Workspace, alone
 from bagwise.training.progress import WorkProgress
+from bagwise.training.run_state import OtherRunError
+
+_SEED = whole_number(0, 2**32 - 1)
 
 
+@alone
 def fit_table(
     data: Paths,
     bag: str | Iterable[str],
@@ -129,6 +133,7 @@ def fit_table(
     """
     started = time.perf_counter()
     _check_model(model)
+    _SEED.check("seed", seed)
     options = dict(method_options or {})
     made = new_method(method, engine, options)  # contradictions are named before the work
     key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)
@@ -344,11 +349,8 @@ def _trained(
     """Go on from the last epoch that was kept; from the beginning if that is damaged."""
     try:
         return classifier.fit_bags(data, classes, held_out, work.checkpoint)
-    except DivergedError:
-        raise
-    except (ValueError, KeyError, TypeError, RuntimeError):
-        if not work.forget_checkpoint():
-            raise
+    except (DamagedError, OtherRunError):
+        work.forget_checkpoint()
         return classifier.fit_bags(data, classes, held_out, work.checkpoint)
 
 

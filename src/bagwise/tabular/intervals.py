@@ -9,7 +9,7 @@ import torch
 
 from bagwise.bags import FloatArray
 from bagwise.data import BagData
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.likelihood import (
     Covariance,
     EffectsOfFit,
@@ -96,8 +96,8 @@ def read_intervals(path: Path, n_features: int, n_classes: int) -> Tensors:
                 raise InputError("'spreads' has numbers below 0")
         require_finite(tensors)
         verify(path, tensors)
-    except ValueError as error:
-        raise InputError(f"{path} is damaged: {error}; fit the model again.") from error
+    except InputError as error:
+        raise DamagedError(f"{path} is damaged: {error}; fit the model again.") from error
     return tensors
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
@@ -63,14 +64,15 @@ def numbers_are_of(labels_are: str, noise: str | None = None, clipped: bool = Fa
             f"--noise is given, but --labels-are is {labels_are}; noise is in counts "
             "(--labels-are noisy)."
         )
-    kind, _, width = noise.strip().lower().partition(":")
-    try:
-        return NOISES[kind](float(width), clipped)
-    except (KeyError, ValueError):
-        raise InputError(
-            f"--noise is {noise!r}; {_EXPECTED} is expected: the kind, and its scale or standard "
-            "deviation, a positive number."
-        ) from None
+    kind, _, text = noise.strip().lower().partition(":")
+    with suppress(ValueError):
+        width = float(text)
+        if kind in NOISES and 0 < width < math.inf:
+            return NOISES[kind](width, clipped)
+    raise InputError(
+        f"--noise is {noise!r}; {_EXPECTED} is expected: the kind, and its scale or standard "
+        "deviation, a positive number."
+    )
 
 
 def in_words(numbers_are: NumbersAre, numbers: FloatArray) -> str:
@@ -105,7 +107,7 @@ def in_option_words() -> Iterator[None]:
     """Have errors name options in place of Python's names."""
     try:
         yield
-    except ValueError as error:
+    except InputError as error:
         text = str(error)
         for name, option in _OPTIONS.items():
             text = text.replace(name, option)

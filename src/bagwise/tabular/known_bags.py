@@ -12,7 +12,7 @@ import pyarrow as pa
 import torch
 
 from bagwise.bags import FloatArray, IntArray
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.likelihood import BagEffects
 from bagwise.likelihood.mixing import mean_softmax
 from bagwise.storage.files import compare, load_tensors, require_finite, save_tensors, verify
@@ -88,8 +88,8 @@ class KnownBags:
         try:
             _check(tensors, facts, n_classes)
             verify(path, tensors)
-        except ValueError as error:
-            raise InputError(f"{path} is damaged: {error}; fit the model again.") from error
+        except InputError as error:
+            raise DamagedError(f"{path} is damaged: {error}; fit the model again.") from error
         effects = BagEffects(
             float(tensors["tau"]), tensors["means"].numpy(), tensors["spreads"].numpy()
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from bagwise.errors import InputError
 
 LEAST = 64_000_000  # bytes, below which nothing can be done
+_MOST = 2**63
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]i?)?b", re.IGNORECASE)
@@ -32,7 +33,12 @@ def bytes_of(text: str | int) -> int:
                 f"memory is {str(text)!r}; a size such as 500MB, 2GB or 1.5GiB is expected."
             )
         unit = (found[2] or "").lower()
-        size = round(float(found[1]) * {**_UNITS, **_BINARY}[unit])
+        wanted = float(found[1]) * {**_UNITS, **_BINARY}[unit]
+        if wanted >= _MOST:
+            raise InputError(
+                f"memory is {text}, which no machine has; a size such as 500MB or 2GB is expected."
+            )
+        size = round(wanted)
     if size < LEAST:
         raise InputError(f"memory is {text}; at least {shown_size(LEAST)} are needed.")
     return size

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from bagwise.bags import IntArray
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.estimator import LLPClassifier
 from bagwise.likelihood import Covariance, EffectsOfFit
 from bagwise.storage import model_folder as archive
@@ -149,8 +149,8 @@ class TableModel:
         classifier = LLPClassifier.load(path)
         try:
             columns = Columns.from_json(of_columns)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise InputError(f"{path / archive.COLUMNS} is damaged: {error}.") from error
+        except InputError as error:
+            raise DamagedError(f"{path / archive.COLUMNS} is damaged: {error}.") from error
         width = len(columns.encoded_names)
         if classifier.shape_in_ != (width,):
             raise InputError(

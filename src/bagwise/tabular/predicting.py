@@ -19,7 +19,7 @@ from bagwise.errors import InputError
 from bagwise.estimator.targets import NumbersAre
 from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.posterior import bag_posterior, most_probable_labeling
-from bagwise.storage.files import new_beside, refuse_foreign, remove_leftovers
+from bagwise.storage.files import refuse_foreign, unfinished
 from bagwise.tabular.bag_table import match_rows, match_some, places
 from bagwise.tabular.columns import Surprises
 from bagwise.tabular.known_shares import refuse_inexact, shares_of
@@ -303,7 +303,7 @@ def is_prediction(path: Path, classes: Sequence[str]) -> bool:
     names = _added(classes)
     try:
         return list(Source(path, typed=False).schema.names[-len(names) :]) == names
-    except ValueError:
+    except InputError:
         return False
 
 
@@ -357,23 +357,18 @@ def _writer(out: Path, schema: pa.Schema, kept: list[str], added: Sequence[str])
 def _unfinished(out: Path) -> Iterator[Path]:
     """A hidden file beside `out` that takes its place when the block ends without an error.
 
-    A symbolic link stays, and what it leads to is replaced. What a killed process has left of the
-    same output is removed.
+    A symbolic link stays, and what it leads to is replaced.
     """
     out = Path(os.path.realpath(out))
     new_folders = [folder for folder in out.parents if not folder.exists()]
-    temporary: Path | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(out)
-        temporary = new_beside(out)
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(out)
+        with unfinished(out) as temporary:
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(out)
     except BaseException:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
         for folder in new_folders:
             with suppress(OSError):  # it was not made, or holds something by now
                 folder.rmdir()

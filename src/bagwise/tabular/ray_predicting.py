@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import platform
-import shutil
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -14,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from bagwise.errors import InputError
+from bagwise.errors import BagwiseError, InputError
 from bagwise.extras import require
-from bagwise.storage.files import hidden_name, leftovers
+from bagwise.storage.files import unfinished
 from bagwise.storage.model_folder import replace_folder
 from bagwise.tabular.columns import Surprises
 from bagwise.tabular.model import TableModel
@@ -36,6 +35,7 @@ def predict_on_ray(
     key: Sequence[str] = (),
     address: str | None = None,
     workers: int | None = None,
+    force: bool = False,
 ) -> Written:
     """Write predictions as `predict_table` does, but a Parquet file for each file of the input.
 
@@ -52,10 +52,11 @@ def predict_on_ray(
         key: the bag's columns, see `predict_table`.
         address: HOST:PORT of a Ray cluster; None starts Ray on this machine.
         workers: at most; one for each core if not given.
+        force: replace also a folder that holds other files.
     """
     fitted = TableModel.load(model)
     source = Source(data, typed=False)
-    _check_folder(out, source.files, fitted.classes)
+    _check_folder(out, source.files, model, fitted.classes, force)
     source.require([*key, *fitted.columns.names])
     settings = {
         "model": model.absolute(),
@@ -67,11 +68,7 @@ def predict_on_ray(
     require("pandas", "ray")  # which Ray Data needs
     place = out.resolve()
     place.parent.mkdir(parents=True, exist_ok=True)
-    for left in leftovers(place):
-        shutil.rmtree(left, ignore_errors=True)
-    new = hidden_name(place)
-    new.mkdir()
-    try:
+    with unfinished(place, folder=True) as new:
         with (
             cluster(address, workers) as cores,
             RowProgress("predicting", source.rows, progress) as bar,
@@ -84,12 +81,12 @@ def predict_on_ray(
         if not total.rows:
             raise InputError(f"{source.files[0]} has no rows.")
         replace_folder(new, place)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
     return total
 
 
-def _check_folder(out: Path, inputs: list[Path], classes: Sequence[str]) -> None:
+def _check_folder(
+    out: Path, inputs: list[Path], model: Path, classes: Sequence[str], force: bool
+) -> None:
     if out.suffix:
         raise InputError(
             f"{out} has the name of a file; with Ray --out is a folder, which gets a Parquet file "
@@ -99,13 +96,17 @@ def _check_folder(out: Path, inputs: list[Path], classes: Sequence[str]) -> None
         return
     if not out.is_dir():
         raise InputError(f"{out} is no folder; choose another name.")
+    if out.samefile(model):
+        raise InputError(f"{out} is the model itself; choose another folder for the output.")
     for entry in sorted(out.iterdir()):
         if any(entry.samefile(file) for file in inputs):
             raise InputError(f"{entry} is an input itself; choose another folder for the output.")
-        if not (entry.is_file() and is_prediction(entry, classes)):
+        if not entry.is_file():
+            raise InputError(f"{out} holds {entry.name}, which is no file; choose another folder.")
+        if not (force or is_prediction(entry, classes)):
             raise InputError(
                 f"{out} holds {entry.name}, which is no prediction of such a model; choose another "
-                "folder."
+                "folder, or replace it with --force."
             )
 
 
@@ -146,6 +147,8 @@ def _mapped(
     )
     try:
         yield from found.iter_rows()
+    except ray.exceptions.RayTaskError:
+        raise  # a bug: what a user can put right comes back as a message
     except ray.exceptions.RayError as error:
         raise InputError(f"Ray Data failed: {str(error).strip().splitlines()[-1]}") from error
 
@@ -172,7 +175,7 @@ def _predicted(
             watch=lambda rows: None,
             may_be_empty=True,
         )
-    except (ValueError, OSError) as error:  # Ray Data would show where it arose
+    except (BagwiseError, OSError) as error:  # Ray Data would show where it arose
         return {"found": json.dumps({"error": str(error)})}
     known, surprises = written.of_known_bags, vars(written.surprises)
     return {"found": json.dumps({"rows": written.rows, "known": known, "surprises": surprises})}

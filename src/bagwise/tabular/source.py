@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, is_lack_of_memory
 from bagwise.storage.files import begins
 from bagwise.tabular.inference import inferred
 from bagwise.tabular.values import is_text
@@ -326,6 +326,8 @@ def _header(file: Path) -> list[str]:
 
 
 def _unreadable(file: Path, error: Exception) -> InputError:
+    if is_lack_of_memory(error):
+        raise error  # it says nothing about the file
     if isinstance(error, PermissionError):
         return InputError(f"{file} may not be read by this user.")
     reason = str(error).strip().split("\n")[0] or type(error).__name__

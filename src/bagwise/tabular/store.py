@@ -8,19 +8,16 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from bagwise.data.stored import STATE
-from bagwise.errors import InputError
-from bagwise.storage.files import write_atomically
+from bagwise.errors import DamagedError, InputError
+from bagwise.storage.files import remove, remove_leftovers, write_atomically
+from bagwise.storage.locks import TakenError, hold, only_one
+from bagwise.storage.schema import read_json
 from bagwise.tabular.memory_size import shown_size
-
-try:
-    import fcntl
-except ImportError:  # Windows has none
-    fcntl = None  # type: ignore[assignment]
 
 FORMAT = 1
 READING = "reading"  # the name of what a first reading of a table says
@@ -38,8 +35,15 @@ class Store:
 
     def __init__(self, folder: Path, keep: bool = False) -> None:
         self.folder, self._keep = folder, keep
-        mark = folder / _MARK
+        self._mark()
+        for left in folder.glob(f"{STATE}*"):
+            left.unlink()
+
+    def _mark(self) -> None:
+        """Say that the folder is a store, if it does not say so yet."""
+        folder, mark = self.folder, self.folder / _MARK
         if not mark.is_file():
+            remove_leftovers(folder)  # of the mark
             if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
                 raise InputError(
                     f"{folder} holds other things than sorted rows; give a new or empty folder."
@@ -52,8 +56,6 @@ class Store:
                     f"{folder} cannot be written: {error.strerror}; give another folder with "
                     "--store."
                 ) from error
-        for left in folder.glob(f"{STATE}*"):
-            left.unlink()
 
     @classmethod
     def beside(cls, out: Path | None, given: Path | None) -> Store:
@@ -75,33 +77,19 @@ class Store:
 
         If nothing was kept by the end, it is removed, unless it is to be kept.
         """
-        handle = os.open(self.folder / _MARK, os.O_RDONLY)
+        taken = f"another fit is sorting rows into {self.folder}; wait for it, or give another."
         try:
-            self._lock(handle)
-            try:
+            with only_one(self.folder, taken):
+                self._mark()  # another process may have removed it by now
                 yield
-            finally:
-                if [path.name for path in self.folder.iterdir()] == [_MARK]:
-                    self.done()
         finally:
-            os.close(handle)
-
-    def _lock(self, handle: int) -> None:
-        try:
-            if fcntl is not None:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(
-                f"another fit is sorting rows into {self.folder}; wait for it, or give another "
-                "folder with --store."
-            ) from None
-        except OSError:
-            pass  # there are disks without locks
+            if [path.name for path in self.folder.iterdir()] == [_MARK]:
+                self.done()
 
     def done(self) -> None:
         """Remove it, unless it is to be kept."""
         if not self._keep:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            _remove(self.folder)
 
     def once(self, name: str, identity: Any, make: Callable[[], Any]) -> Any:
         """What `make` returns, JSON, or returned before for the same identity.
@@ -117,12 +105,12 @@ class Store:
 
     def read(self, name: str, identity: Any) -> Any:
         """What was written under this name for this identity, or None."""
-        try:
-            found = json.loads((self.folder / f"{name}.json").read_bytes())
-            if found["identity"] == digest_of(identity):
-                return found["content"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            pass  # it is not there, or damaged: it is made again
+        path = self.folder / f"{name}.json"
+        if path.is_file():
+            with suppress(DamagedError):  # it is made again
+                found = read_json(path)
+                if isinstance(found, dict) and found.get("identity") == digest_of(identity):
+                    return found.get("content")
         return None
 
     def write(self, name: str, identity: Any, content: Any) -> None:
@@ -161,8 +149,27 @@ def has_read(place: Path) -> bool:
 
 def remove_store(out: Path | None) -> None:
     """Remove what a stopped fit has left beside a model's folder."""
-    if out is not None and (place_of(out) / _MARK).is_file():
-        shutil.rmtree(place_of(out), ignore_errors=True)
+    if out is not None:
+        _remove(place_of(out))
+
+
+def _remove(folder: Path) -> None:
+    """Remove a store; killed at any moment, it leaves one, or an empty folder.
+
+    What says that work is done goes before the work itself, and the mark of a store last.
+    """
+    with suppress(OSError, TakenError):  # it is not there, or another fit sorts into it
+        handle = hold(folder)
+        try:
+            if (folder / _MARK).is_file():
+                there = [path for path in folder.iterdir() if path.name != _MARK]
+                for path in sorted(there, key=lambda path: path.suffix != ".json"):
+                    remove(path)
+                (folder / _MARK).unlink(missing_ok=True)
+            folder.rmdir()
+        finally:
+            if handle is not None:
+                os.close(handle)
 
 
 def digest_of(identity: Any) -> str:

@@ -8,14 +8,16 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-from bagwise.errors import InputError
-from bagwise.storage.files import load_tensors, save_tensors, verify
+from bagwise.errors import DamagedError, InputError
+from bagwise.storage.files import load_tensors, remove, save_tensors, verify
+from bagwise.storage.locks import only_one
 from bagwise.storage.model_folder import refuse_other_things
 
 Tensors = dict[str, torch.Tensor]
@@ -31,6 +33,41 @@ def kept(out: Path) -> tuple[Path, list[Path]]:
     """
     home = _home(Path(os.path.realpath(out)))
     return home, sorted(home.rglob("*.safetensors"))
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def alone(fit: Callable[P, T]) -> Callable[P, T]:
+    """A function that no other process is in at the same time for the same `out`, by keyword.
+
+    The lock is on the folder for unfinished work, and ends with the process.
+    """
+
+    @wraps(fit)
+    def locked(*given: P.args, **named: P.kwargs) -> T:
+        out = named.get("out")
+        if not isinstance(out, str | Path):
+            return fit(*given, **named)
+        home = _home(Path(os.path.realpath(out)))
+        _refuse_in_the_way(home)
+        new = [folder for folder in home.parents if not folder.exists()]
+        taken = f"another fit is writing {out}; wait until it has ended, or choose another folder."
+        with only_one(home, taken):
+            try:
+                return fit(*given, **named)
+            finally:
+                for folder in (home, *new):
+                    with suppress(OSError):  # it is gone, or something is kept in it
+                        folder.rmdir()
+
+    return locked
+
+
+def _refuse_in_the_way(home: Path) -> None:
+    if os.path.lexists(home) and not home.is_dir():
+        raise InputError(f"{home} is in the way of the folder for unfinished work; move it away.")
 
 
 class Workspace:
@@ -57,15 +94,12 @@ class Workspace:
     def __enter__(self) -> Workspace:
         if self._out is None or not os.path.lexists(self._home):
             return self
-        if not self._home.is_dir():
-            raise InputError(
-                f"{self._home} is in the way of the folder for unfinished work; move it away."
-            )
+        _refuse_in_the_way(self._home)
         if self._former.exists() and not self._out.exists():
             self._former.rename(self._out)  # killed between the two steps of `publish`
         for entry in self._home.iterdir():
             if entry != self._folder:
-                _remove(entry)
+                remove(entry)
         return self
 
     def __exit__(
@@ -89,12 +123,10 @@ class Workspace:
         """A folder for the state of the last training."""
         return None if self._folder is None else self._folder / "training"
 
-    def forget_checkpoint(self) -> bool:
-        """Remove the state of the last training; whether there was one."""
-        if self.checkpoint is None or not self.checkpoint.exists():
-            return False
-        _remove(self.checkpoint)
-        return True
+    def forget_checkpoint(self) -> None:
+        """Remove the state of the last training."""
+        if self.checkpoint is not None:
+            remove(self.checkpoint)
 
     def once(self, name: str, work: Callable[[], Tensors]) -> Tensors:
         """What `work` returns, or returned when the same fit did it before."""
@@ -114,13 +146,13 @@ class Workspace:
         )
 
     def _kept(self, path: Path) -> Tensors | None:
-        try:
-            tensors, _ = load_tensors(path)
-            verify(path, tensors)
-            return tensors
-        except (OSError, ValueError, KeyError, RecursionError):
-            _remove(path)  # if it is there at all, it is damaged
-            return None
+        if path.is_file():
+            with suppress(DamagedError):
+                tensors, _ = load_tensors(path)
+                verify(path, tensors)
+                return tensors
+        remove(path)  # if it is there at all, it is damaged
+        return None
 
     def clear(self) -> None:
         """Remove all work, where nothing is published."""
@@ -136,13 +168,13 @@ class Workspace:
         if self._folder is None or self._out is None:
             return
         new = self._folder / "model"
-        _remove(new)
+        remove(new)
         save(new)
         for path in (*new.iterdir(), new):
             _sync(path)
         refuse_other_things(self._out)
         if self._out.exists():
-            _remove(self._former)
+            remove(self._former)
             self._out.rename(self._former)
         try:
             new.rename(self._out)
@@ -152,14 +184,6 @@ class Workspace:
             raise
         _sync(self._out.parent)
         shutil.rmtree(self._home, ignore_errors=True)
-
-
-def _remove(path: Path) -> None:
-    """A file or a folder with all it holds; nothing if it is not there."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.optim import lr_scheduler
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 
 if TYPE_CHECKING:
     from bagwise.training.options import TrainingOptions
@@ -53,27 +55,41 @@ def new_optimizer(options: TrainingOptions, parameters: Iterable[torch.nn.Parame
     if callable(options.optimizer):
         made = options.optimizer(parameters)
         if not isinstance(made, Optimizer):
-            raise TypeError(
+            raise InputTypeError(
                 f"the optimizer's factory returned a {type(made).__name__}; "
                 "a torch.optim.Optimizer is expected."
             )
         if isinstance(made, torch.optim.LBFGS):
-            raise TypeError(
+            raise InputTypeError(
                 "LBFGS evaluates the loss several times in a step, which `train` does not; choose "
                 "an optimizer of single steps, such as Adam."
             )
         return made
     given = {"lr": options.lr, "weight_decay": options.weight_decay, **options.optimizer_options}
-    try:
+    with _refused_by_torch("optimizer", options.optimizer):
         return OPTIMIZERS[options.optimizer](parameters, **given)
-    except TypeError as error:
-        raise InputError(f"optimizer {options.optimizer!r}: {error}.") from None
+
+
+@contextmanager
+def _refused_by_torch(kind: str, name: object) -> Iterator[None]:
+    """What PyTorch says of options within, by whichever exception, is a mistake in them."""
+    try:
+        yield
+    except Exception as error:
+        reason = re.sub(r"^\w+\.__init__\(\) ", "", str(error)).removesuffix(".")
+        raise InputError(f"{kind} {name!r}: {reason}; see {kind}_options.") from error
 
 
 def check_options(options: TrainingOptions) -> None:
-    """Make optimizer and schedule once, so that a mistake in their options shows now."""
-    optimizer = new_optimizer(options, [torch.nn.Parameter(torch.zeros(1))])
-    Schedule(options, optimizer)
+    """Use optimizer and schedule once, so that a mistake in their options shows now."""
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.zeros_like(parameter)
+    optimizer = new_optimizer(options, [parameter])
+    schedule = Schedule(options, optimizer)
+    with _refused_by_torch("optimizer", options.optimizer):
+        optimizer.step()
+    with _refused_by_torch("schedule", options.schedule):
+        schedule.epoch_done({"train_loss": 1.0})
 
 
 def state_layout(options: TrainingOptions) -> dict[str, bool]:
@@ -150,11 +166,8 @@ class Schedule:
         if name in OWN_SCHEDULES:
             return None
         given = {_LENGTH[name]: self._options.epochs} if name in _LENGTH else {}
-        try:
+        with _refused_by_torch("schedule", name):
             return SCHEDULES[name](self._optimizer, **given | dict(self._options.schedule_options))
-        except TypeError as error:
-            reason = str(error).rpartition(".")[2]  # without the class
-            raise InputError(f"schedule {name!r}: {reason}; see schedule_options.") from None
 
 
 def one_cycle(done: float) -> float:

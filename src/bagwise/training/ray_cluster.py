@@ -42,18 +42,19 @@ def cluster(address: str | None = None, cores: int | None = None) -> Iterator[in
         settings["num_cpus"] = cores or os.cpu_count()
     else:
         settings["address"] = address
+    settings["runtime_env"] = _plugins()
     try:
-        ray.init(runtime_env=_plugins(), **settings)
+        ray.init(**settings)
     except ConnectionError as error:
         raise InputError(f"there is no Ray cluster at {address}: {error}") from error
-    except ValueError as error:
-        if address is None:
-            raise
-        raise InputError(
-            f"the address of Ray is {address}; HOST:PORT is expected ({error})."
-        ) from error
-    except RuntimeError as error:
-        raise InputError(f"Ray cannot be started here: {error}") from error
+    except Exception as error:  # of a node that does not start, Ray raises no class of its own
+        if address is not None and isinstance(error, ValueError):
+            raise InputError(
+                f"the address of Ray is {address}; HOST:PORT is expected ({error})."
+            ) from error
+        reason = " ".join(str(error).split()) or type(error).__name__
+        todo = "look at the logs in /tmp/ray, or do without Ray"
+        raise InputError(f"Ray cannot be started here: {reason} ({todo}).") from error
     try:
         yield n_cores()
     finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -16,7 +15,7 @@ from torch import nn
 
 from bagwise.errors import BagwiseError, InputError
 from bagwise.extras import require
-from bagwise.storage.files import hidden_name, leftovers
+from bagwise.storage.files import unfinished
 from bagwise.training.callbacks import Callback, Row
 from bagwise.training.distributed import WorkerError, backend_for, is_launched
 from bagwise.training.progress import TrainingProgress
@@ -58,35 +57,27 @@ def train_on_ray(
     require("ray", "ray")
     require("pandas", "ray")  # which Ray Train needs
     folder = folder.absolute()
-    for left in leftovers(folder / "ray"):
-        shutil.rmtree(left, ignore_errors=True)
-    own = hidden_name(folder / "ray")
-    own.mkdir()
-    try:
-        with cluster(address, workers) as cores:
-            there, unit = (n_gpus(), "GPU") if device == "cuda" else (cores, "core")
-            workers = workers or max(there, 1)
-            if workers > there:
-                raise InputError(
-                    f"{workers} workers need a {unit} each, and Ray has {there}; give fewer "
-                    "--workers."
+    with unfinished(folder / "ray", folder=True) as own, cluster(address, workers) as cores:
+        there, unit = (n_gpus(), "GPU") if device == "cuda" else (cores, "core")
+        workers = workers or max(there, 1)
+        if workers > there:
+            raise InputError(
+                f"{workers} workers need a {unit} each, and Ray has {there}; give fewer --workers."
+            )
+        board = _new_board()
+        tell = {"work": work, "board": board, "folder": own, "device": device}
+        trainer = _trainer(tell, workers, own, device)
+        epochs_done = 0
+        while not (state := _watched(trainer, board, name, epochs, progress)).ended:
+            if state.said:
+                raise WorkerError(state.said[0])
+            if len(state.history) <= epochs_done:
+                raise WorkerError(
+                    f"{state.lost or 'Ray Train failed'}, {ATTEMPTS} times without an epoch "
+                    "between; out of memory? What is done is kept; the same command goes on "
+                    "from there."
                 )
-            board = _new_board()
-            tell = {"work": work, "board": board, "folder": own, "device": device}
-            trainer = _trainer(tell, workers, own, device)
-            epochs_done = 0
-            while not (state := _watched(trainer, board, name, epochs, progress)).ended:
-                if state.said:
-                    raise WorkerError(state.said[0])
-                if len(state.history) <= epochs_done:
-                    raise WorkerError(
-                        f"{state.lost or 'Ray Train failed'}, {ATTEMPTS} times without an epoch "
-                        "between; out of memory? What is done is kept; the same command goes on "
-                        "from there."
-                    )
-                epochs_done = len(state.history)
-    finally:
-        shutil.rmtree(own, ignore_errors=True)
+            epochs_done = len(state.history)
 
 
 def _trainer(tell: dict[str, Any], workers: int, own: Path, device: str) -> Any:

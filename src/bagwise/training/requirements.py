@@ -12,7 +12,7 @@ from torch import nn
 from bagwise.bags.arrays import IntArray
 from bagwise.checks import DEVICE
 from bagwise.data import BagData
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 from bagwise.methods import Batch, Method
 from bagwise.training.options import TrainingOptions
 
@@ -37,10 +37,12 @@ def check_arguments(
         kinds.append(("options", options, TrainingOptions))
     for name, given, kind in kinds:
         if not isinstance(given, kind):
-            raise TypeError(f"{name} is a {type(given).__name__}; a {kind.__name__} is expected.")
+            raise InputTypeError(
+                f"{name} is a {type(given).__name__}; a {kind.__name__} is expected."
+            )
     for callback in callbacks:
         if not all(hasattr(callback, hook) for hook in _HOOKS):
-            raise TypeError(
+            raise InputTypeError(
                 f"callbacks holds a {type(callback).__name__}; a bagwise.training.Callback is "
                 "expected."
             )
@@ -77,7 +79,7 @@ def check_views(views: Sequence[object], inputs: torch.Tensor) -> None:
             found = f"type {type(view).__name__}"
             if isinstance(view, torch.Tensor):
                 found = f"shape {tuple(view.shape)}"
-            raise TypeError(
+            raise InputTypeError(
                 f"an augmentation returns what has {found} for inputs of shape "
                 f"{tuple(inputs.shape)}; a tensor with a view of each is expected."
             )
@@ -92,7 +94,7 @@ def dtypes_named(model: nn.Module, inputs: torch.Tensor) -> Iterator[None]:
         if "dtype" not in str(error):
             raise
         kinds = ", ".join(sorted({str(parameter.dtype) for parameter in model.parameters()}))
-        raise TypeError(
+        raise InputTypeError(
             f"the model, of {kinds}, cannot take inputs of {inputs.dtype} ({error}); convert one "
             "of them, for instance inputs.float()."
         ) from error
@@ -101,7 +103,7 @@ def dtypes_named(model: nn.Module, inputs: torch.Tensor) -> Iterator[None]:
 def check_logits(logits: object, n: int, n_classes: int) -> None:
     """The model returns (n, C) for n instances."""
     if not isinstance(logits, torch.Tensor):
-        raise TypeError(
+        raise InputTypeError(
             f"the model returns a {type(logits).__name__}; a tensor of logits, {(n, n_classes)} "
             f"for {n} instances of {n_classes} classes, is expected. Wrap a model that returns "
             "more than that."
@@ -120,12 +122,12 @@ def checked_loss(method: Method, logits: torch.Tensor, batch: Batch) -> torch.Te
     if not isinstance(loss, torch.Tensor) or loss.dim() > 0:
         is_tensor = isinstance(loss, torch.Tensor)
         kind = f"shape {tuple(loss.shape)}" if is_tensor else f"type {type(loss).__name__}"
-        raise TypeError(
+        raise InputTypeError(
             f"the loss of method {name!r} has {kind}; a tensor without dimensions is expected, the "
             "mean loss per instance."
         )
     if logits.requires_grad and not loss.requires_grad:
-        raise TypeError(
+        raise InputTypeError(
             f"the loss of method {name!r} has no gradient: it does not depend on the logits, or "
             "was computed with detach() or numbers of theirs."
         )
@@ -142,7 +144,7 @@ def own_metrics(method: Method, row: dict[str, float]) -> dict[str, float]:
                 "measures itself, or begins like one; choose another."
             )
         if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-            raise TypeError(
+            raise InputTypeError(
                 f"epoch_metrics of method {name!r} has a {type(value).__name__} as {key!r}; a "
                 "number is expected, for instance tensor.item()."
             )

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from bagwise.errors import InputError
+from bagwise.errors import DamagedError, InputError
 from bagwise.methods import Method
 from bagwise.storage.files import (
     compare,
@@ -70,6 +70,10 @@ class RunState:
     group: Alone = field(default_factory=Alone)
 
 
+class OtherRunError(InputError):
+    """A checkpoint belongs to another run."""
+
+
 def save_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
     """Write the state to the folder's checkpoint, in one step."""
     tensors = prefixed("model", state.model.state_dict())
@@ -105,12 +109,12 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"checkpoint is {folder}, which is a file; a folder is expected.")
     path = folder / CHECKPOINT
-    remove_leftovers(path)
+    remove_leftovers(folder)
     if not path.exists():
         return
     tensors, facts = load_tensors(path)
     if facts.get("identity") != identity:
-        raise InputError(
+        raise OtherRunError(
             f"{path} belongs to another run: {_difference(facts.get('identity'), identity)}. "
             "Use another folder, or delete this one to start again."
         )
@@ -118,8 +122,8 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
         _check_facts(facts, state)
         _check_tensors(tensors, state)
         verify(path, tensors)
-    except ValueError as error:
-        raise InputError(
+    except InputError as error:
+        raise DamagedError(
             f"{path} is damaged: {str(error).removesuffix('.')}; "
             "restore it from a copy, or delete it and start again."
         ) from error

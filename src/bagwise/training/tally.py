@@ -48,7 +48,7 @@ class Tally:
             raise diverged("the model's output", place)
         try:
             value = loss()
-        except ValueError:
+        except ValueError:  # of whatever kind: NaN is its cause if there is any
             if logits.isfinite().all():
                 raise
             raise diverged("the model's output", place) from None

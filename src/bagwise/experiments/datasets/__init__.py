@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from sklearn.datasets import load_digits
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 from bagwise.experiments.datasets.catalog import SOURCES, DatasetNotFoundError, fetch, find, folders
 from bagwise.experiments.datasets.readers import DataFileError, read_cifar10, read_idx_pair
 from bagwise.networks import Standardize
@@ -96,7 +96,7 @@ def load_dataset(name: str, data_dir: str | Path | None = None, progress: bool =
     """
     found = DATASETS[name](None if data_dir is None else Path(data_dir), progress)
     if not isinstance(found, Dataset):
-        raise TypeError(
+        raise InputTypeError(
             f"the loader of {name!r} returned a {type(found).__name__}; a Dataset is expected."
         )
     return found
