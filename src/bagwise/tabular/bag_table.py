@@ -49,7 +49,7 @@ class MatchedRows:
     """What a first reading of a table says: which bag each row is in, and what the columns mean.
 
     Attributes:
-        targets: the rows in the order of their bags, these in that of the label file, and what is
+        targets: the rows in the order of their bags, these in that of their names, and what is
             known of them.
         columns: how the features are encoded.
         n_rows: of the table, those of no bag included.
