@@ -82,7 +82,8 @@ def read_bags(
     r"""Read a table of instances and the label counts or proportions of its bags.
 
     Args:
-        data: CSV, TSV or Parquet with a row for each instance; a pattern or a list for several.
+        data: CSV, TSV or Parquet with a row for each instance; a folder, a pattern or a list for
+            several. Folders such as year=2020 add a column.
         bag: the column that says which bag a row is in; several where it takes several.
         labels: a file with the bag's columns and a column of counts or proportions for each class;
             or with the bag, a class and a number in each row.

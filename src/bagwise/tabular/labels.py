@@ -149,7 +149,8 @@ def _read(
         row = ids.is_null().index(True).as_py() + 1
         raise InputError(f"{name} has no bag in row {row}; {', '.join(key)} must be there.")
     chosen = None if classes is None else list(classes)
-    beside = [column for column in table.column_names if column not in key]
+    of_folders = source.partitions.names  # may name a bag, but no class
+    beside = [x for x in table.column_names if x not in key and x not in of_folders]
     if chosen is None:
         beside = named_columns(table, beside, name)
     if chosen is not None and len(chosen) == 1 and known is None:

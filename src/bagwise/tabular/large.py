@@ -171,7 +171,9 @@ def _read(
     progress: bool,
 ) -> Reading:
     """Read all rows, unless that was done before; notes of then are given again."""
-    identity = [bagwise.__version__, files_as_they_are(source.files), asked, source.batch_rows]
+    folders = list(source.partitions.texts.values())  # moving a file changes its rows
+    files = files_as_they_are(source.files)
+    identity = [bagwise.__version__, files, folders, asked, source.batch_rows]
     path = store.folder / _CODES
 
     def read() -> Any:
