@@ -195,7 +195,8 @@ def _read(
         with_total = f" (and {others[1]!r}, which may be a total)" if len(others) == 2 else ""
         raise InputError(
             f"{name} has numbers of {others[0]!r} alone{with_total}; two classes are expected. If "
-            f"all other rows are of a second class, name both: --classes {others[0]},OTHER."
+            f"they count the rows of a class, or are its share of a bag's rows, name it and that "
+            f"of all other rows: --classes {others[0]},OTHER. Of means nothing can be learnt."
         )
     cells = {column: there for column, there in values.items() if there is not None}
     if chosen is None:
