@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 import bagwise
@@ -120,3 +121,38 @@ def test_errors_for_users_have_one_class_and_one_of_python(
 ) -> None:
     assert issubclass(error, bagwise.BagwiseError)
     assert issubclass(error, builtin)
+
+
+def _options(repeatable: bool) -> list[tuple[str, str]]:
+    """(command, option) of every option with a value."""
+    return [
+        (name, max(param.opts, key=len))
+        for name, command in get_command(app).commands.items()  # type: ignore[attr-defined]
+        for param in command.params
+        if param.param_type_name == "option" and not param.is_flag and param.multiple == repeatable
+    ]
+
+
+def test_every_option_that_takes_one_value_is_refused_when_given_twice() -> None:
+    found = _options(repeatable=False)
+    assert {name for name, _ in found} >= {"fit", "predict", "label", "estimate", "sweep"}
+    for name, option in found:
+        result = CliRunner().invoke(app, [name, option, "1", option, "2"], env={"COLUMNS": "400"})
+        assert result.exit_code == 2, (name, option)
+        assert f"{option} is given 2 times, and only the last" in result.output, (name, option)
+
+
+def test_options_that_may_be_repeated_and_flags_stay() -> None:
+    for name, option in _options(repeatable=True):
+        result = CliRunner().invoke(app, [name, option, "a=1", option, "b=2"])
+        assert "is given" not in result.output, (name, option)
+    result = CliRunner().invoke(app, ["predict", "--force", "--force", "no/model", "no.csv"])
+    assert "is given" not in result.output
+
+
+def test_a_second_pair_of_bags_and_labels_does_not_replace_the_first(tmp_path: Path) -> None:
+    pair = ["--bag", "ward", "--labels", "wards.csv", "--bag", "town", "--labels", "towns.csv"]
+    result = CliRunner().invoke(app, ["fit", "rows.csv", *pair, "--out", str(tmp_path / "m")])
+    assert result.exit_code == 2
+    assert "--bag is given 2 times" in result.output
+    assert not (tmp_path / "m").exists()

@@ -45,6 +45,36 @@ def rounding_slack(shares: FloatArray) -> float:
     return float(min(0.005 * shares.shape[1], 0.05) + 1e-6)
 
 
+def bags_of_other_rows(shares: FloatArray, sizes: IntArray) -> IntArray:
+    """The bags with a share that no count of their rows gives, if they are too many for a mistake.
+
+    A share of K rows is m / K, rounded or cut off; of three classes or more, the last decimal may
+    have been adjusted. Bags so large that half of all numbers with as many decimals would be such
+    shares tell nothing. Three of the others at least, and more than a third of them, must have
+    shares that no count gives.
+
+    Args:
+        shares: (B, C) numbers from 0 to 1; of two classes, one may be enough.
+        sizes: (B,) rows of each bag.
+
+    >>> bags_of_other_rows(np.array([[0.25], [0.5], [0.33]]), np.array([4, 2, 3]))
+    array([], dtype=int64)
+    >>> bags_of_other_rows(np.array([[0.21], [0.56], [0.39]]), np.array([4, 2, 3]))
+    array([0, 1, 2])
+    """
+    decimals = next((d for d in range(6) if np.allclose(shares, shares.round(d), 0, 1e-9)), 6)
+    unit, K, slack = 10.0**-decimals, sizes[:, None], 1e-6
+    off = np.abs(np.rint(shares * K) / K - shares)  # from the nearest
+    if shares.shape[1] > 2:
+        explained, width = [(off <= unit + slack).all(axis=1)], 2 * unit
+    else:
+        above = np.ceil((shares - slack) * K) / K - shares  # what may have been cut off
+        explained, width = [(off <= unit / 2 + slack).any(1), (above < unit + slack).any(1)], unit
+    tells = (sizes + 1) * width <= 0.5
+    odd = min((np.flatnonzero(tells & ~known) for known in explained), key=len)
+    return odd if len(odd) >= 3 and 3 * len(odd) > tells.sum() else odd[:0]
+
+
 def _largest_remainder(expected: FloatArray, sizes: IntArray) -> IntArray:
     counts = np.floor(expected + 1e-9)
     left_over = sizes - counts.sum(axis=1)

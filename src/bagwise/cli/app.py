@@ -9,12 +9,12 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console, ConsoleDimensions
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from bagwise import __version__
 from bagwise.errors import BagwiseError, InputError, is_lack_of_memory
@@ -72,7 +72,35 @@ class Sections(TyperGroup):
                 formatter.write_dl(rows)
 
 
-app = typer.Typer(
+class OneValue(TyperCommand):
+    """A command that refuses an option given twice, where only one value of it would count."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Look for repeated options before the values are read."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        given = [param for param in order if isinstance(param, TyperOption)]
+        for param in dict.fromkeys(given):
+            same_each_time = param.is_flag and not param.secondary_opts
+            if given.count(param) > 1 and not (param.multiple or same_each_time):
+                ctx.fail(
+                    f"{max(param.opts, key=len)} is given {given.count(param)} times, and only the "
+                    "last one would count. Give it once; several columns have commas between."
+                )
+        return super().parse_args(ctx, args)
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class _App(typer.Typer):
+    """All commands are of the same class."""
+
+    def command(self, *args: Any, **options: Any) -> Callable[[_Function], _Function]:
+        """The decorator that adds a command."""
+        return super().command(*args, cls=OneValue, **options)
+
+
+app = _App(
     cls=Sections,
     help="Learning from label proportions: classify instances when labels are known only per bag.",
     no_args_is_help=True,

@@ -43,8 +43,9 @@ Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILES...",
-        help='CSV, TSV or Parquet; several, or a pattern such as "data/*.parquet". - is standard '
-        "input, which is copied to a temporary file first.",
+        help='CSV, TSV or Parquet; several, a folder, or a pattern such as "data/*.parquet". '
+        "Folders such as year=2020 add a column. - is standard input, which is copied to a "
+        "temporary file first.",
         show_default=False,
     ),
 ]

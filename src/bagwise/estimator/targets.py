@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import Bags, FloatArray, IntArray, Noise, rounding_slack
+from bagwise.bags import Bags, FloatArray, IntArray, Noise, bags_of_other_rows, rounding_slack
 from bagwise.bags.arrays import first
 from bagwise.errors import InputError
 from bagwise.estimator.knowledge import NumbersAre, Rounded, check_kind, inexact_bags
@@ -315,10 +315,14 @@ def to_bags(
     bags = Bags.from_proportions(numbers, sizes, rounding="nearest")
     differences = np.abs(bags.proportions - numbers / totals[:, None]).max(axis=1)
     bag = int(np.argmax(differences))
-    if numbers_are == "auto" and differences[bag] > 0.011:  # more than two decimals explain
+    odd = bags_of_other_rows(numbers, sizes) if numbers_are == "auto" else ()
+    if numbers_are == "auto" and (differences[bag] > 0.011 or len(odd)):  # not two decimals
+        others = f", and so in {len(odd)} of {len(ids)} bags" if len(odd) > 1 else ""
         warnings.warn(
-            f"the proportions {numbers[bag].tolist()} of bag {ids.tolist()[bag]!r} are not those "
-            f"of its {sizes[bag]} rows; {bags.counts[bag].tolist()} is taken.",
+            f"the proportions {[round(x, 6) for x in numbers[bag].tolist()]} of bag "
+            f"{ids.tolist()[bag]!r} are not those of its {sizes[bag]} rows"
+            f"; {bags.counts[bag].tolist()} is taken{others}. They should be shares of classes in "
+            "a larger group, not means or the like.",
             UserWarning,
             stacklevel=5,  # whoever called `fit` or `read_bags`
         )

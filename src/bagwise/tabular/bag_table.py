@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import FloatArray, IntArray
+from bagwise.bags import IntArray
 from bagwise.errors import InputError
 from bagwise.estimator.targets import BagTargets, NumbersAre, sorted_by_bag
 from bagwise.likelihood.linear import occurring
@@ -21,6 +21,7 @@ from bagwise.tabular.label_numbers import said
 from bagwise.tabular.labels import JOINT, LabelTable, bag_ids, read_labels
 from bagwise.tabular.learning import ColumnLearner, Ordered, ordered_of
 from bagwise.tabular.names import counted
+from bagwise.tabular.one_class import completed
 from bagwise.tabular.row_labels import RowLabels, with_row_labels
 from bagwise.tabular.source import Paths, Source, columns_of
 from bagwise.training.progress import RowProgress
@@ -49,7 +50,7 @@ class MatchedRows:
     """What a first reading of a table says: which bag each row is in, and what the columns mean.
 
     Attributes:
-        targets: the rows in the order of their bags, these in that of the label file, and what is
+        targets: the rows in the order of their bags, these in that of their names, and what is
             known of them.
         columns: how the features are encoded.
         n_rows: of the table, those of no bag included.
@@ -82,7 +83,8 @@ def read_bags(
     r"""Read a table of instances and the label counts or proportions of its bags.
 
     Args:
-        data: CSV, TSV or Parquet with a row for each instance; a pattern or a list for several.
+        data: CSV, TSV or Parquet with a row for each instance; a folder, a pattern or a list for
+            several. Folders such as year=2020 add a column.
         bag: the column that says which bag a row is in; several where it takes several.
         labels: a file with the bag's columns and a column of counts or proportions for each class;
             or with the bag, a class and a number in each row.
@@ -367,40 +369,6 @@ def plain_name(name: str) -> str:
     """
     parts = (re.sub(r"^(-?\d+)\.0+$", r"\1", part) for part in name.split(JOINT))
     return JOINT.join(parts)
-
-
-def completed(labels: LabelTable, sizes: IntArray) -> FloatArray:
-    """The numbers; a class that has the rest of each bag gets what the other one leaves.
-
-    Args:
-        labels: of all bags of the label file.
-        sizes: (B,) how many rows each of them has.
-    """
-    are = labels.numbers_are
-    without = np.isnan(labels.numbers).reshape(len(labels.ids), -1).all(axis=0)
-    plain = said(are, "auto", "counts", "proportions", "relative", "sample")
-    if len(labels.classes) != 2 or not plain or not without.any():
-        return labels.numbers  # what is not known there may stay so
-    own = labels.numbers[:, int(np.argmin(without))]
-    used = sizes > 0
-    whole, most = (own == np.rint(own)).all(), own[used].max()
-    if are == "counts" or (are == "auto" and whole and most > 1):
-        totals = sizes.astype(np.float64)
-    elif are == "proportions" or (are == "auto" and not whole):
-        totals = np.full(len(own), 1.0 if most <= 1 else 100.0)
-    else:
-        raise InputError(
-            f"{labels.source} has numbers of one class alone, and they do not say what they are; "
-            "say --labels-are counts or proportions; relative and sample take a column of totals."
-        )
-    if (bad := used & ((own > totals) | (own < 0))).any():
-        b = int(np.argmax(bad))
-        raise InputError(
-            f"{labels.source} has {own[b]:g} for bag {labels.ids[b]!r} of {sizes[b]} rows; a count "
-            "up to its rows is expected, a share, or a percentage (--labels-are proportions); "
-            "counts that were made noisy are --labels-are noisy."
-        )
-    return np.where(without, np.maximum(totals - own, 0)[:, None], labels.numbers)
 
 
 def _listed(names: list[str], most: int = 8) -> str:

@@ -29,8 +29,8 @@ _EXPECTED = "laplace:4, discrete-laplace:4, gaussian:2.5 or discrete-gaussian:2.
 # What messages about `Bags` name, and the option that does the same.
 _OPTIONS = {
     "give fewer decimals, or use Bags.from_sample if the share is": (
-        "say --labels-are proportions for the nearest counts, or give counts and say --labels-are "
-        "sample if it is"
+        "it may be no share of these rows at all. Say --labels-are proportions for the nearest "
+        "counts, or give counts and say --labels-are sample if it is"
     ),
     "leave clipped=True out": "leave --clipped out",
     **{

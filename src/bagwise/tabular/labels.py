@@ -26,6 +26,7 @@ from bagwise.tabular.cells import (
 )
 from bagwise.tabular.label_columns import TOTALS, named_columns, total_name, without_total
 from bagwise.tabular.label_numbers import numbers_of_cells, readable, said
+from bagwise.tabular.names import in_order
 from bagwise.tabular.source import Paths, Source
 from bagwise.tabular.values import category_texts
 
@@ -37,7 +38,8 @@ class LabelTable:
     """What a label file says.
 
     Attributes:
-        ids: the bags' names.
+        ids: the bags' names, sorted: folds of bags are drawn by their places, and the order of
+            lines in the file should not change a model.
         classes: the class labels, sorted; those of a model in its own order, where it is given.
         numbers: (B, C) as they stand there, counts or proportions; NaN where one is not known, and
             for a second class that has no column: it has the rest of each bag. (B, C, 2) bounds
@@ -100,7 +102,7 @@ def read_labels(
             Other columns of a wide file are left out; a long one may lack a class.
         numbers_are: what the numbers are.
     """
-    found = _read(paths, key, classes, known, numbers_are)
+    found = _sorted(_read(paths, key, classes, known, numbers_are))
     gaps = np.isnan(found.numbers).reshape(len(found.ids), -1)
     silent = np.flatnonzero(gaps.all(axis=1))
     if not len(silent):
@@ -116,6 +118,12 @@ def read_labels(
         stacklevel=3,
     )
     return replace(found, ids=ids, numbers=found.numbers[told])
+
+
+def _sorted(labels: LabelTable) -> LabelTable:
+    """The same with the bags in the order of their names."""
+    order = sorted(range(len(labels.ids)), key=lambda b: in_order(labels.ids[b]))
+    return replace(labels, ids=[labels.ids[b] for b in order], numbers=labels.numbers[order])
 
 
 def _read(
@@ -141,7 +149,8 @@ def _read(
         row = ids.is_null().index(True).as_py() + 1
         raise InputError(f"{name} has no bag in row {row}; {', '.join(key)} must be there.")
     chosen = None if classes is None else list(classes)
-    beside = [column for column in table.column_names if column not in key]
+    of_folders = source.partitions.names  # may name a bag, but no class
+    beside = [x for x in table.column_names if x not in key and x not in of_folders]
     if chosen is None:
         beside = named_columns(table, beside, name)
     if chosen is not None and len(chosen) == 1 and known is None:
@@ -186,7 +195,8 @@ def _read(
         with_total = f" (and {others[1]!r}, which may be a total)" if len(others) == 2 else ""
         raise InputError(
             f"{name} has numbers of {others[0]!r} alone{with_total}; two classes are expected. If "
-            f"all other rows are of a second class, name both: --classes {others[0]},OTHER."
+            f"they count the rows of a class, or are its share of a bag's rows, name it and that "
+            f"of all other rows: --classes {others[0]},OTHER. Of means nothing can be learnt."
         )
     cells = {column: there for column, there in values.items() if there is not None}
     if chosen is None:

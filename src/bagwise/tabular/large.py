@@ -20,7 +20,6 @@ from bagwise.estimator.targets import BagTargets, to_bags
 from bagwise.tabular.bag_table import (
     MatchedRows,
     bag_codes,
-    completed,
     match_names,
     without_absent_classes,
 )
@@ -30,6 +29,7 @@ from bagwise.tabular.labels import LabelTable
 from bagwise.tabular.learning import ColumnLearner, Ordered
 from bagwise.tabular.linear import NUMBER
 from bagwise.tabular.memory_size import LEAST, shown_size
+from bagwise.tabular.one_class import completed
 from bagwise.tabular.sorting import Batches, are_sorted, sorted_rows
 from bagwise.tabular.store import READING, Store, digest_of, files_as_they_are
 from bagwise.tabular.streaming import StreamedSource
@@ -171,7 +171,9 @@ def _read(
     progress: bool,
 ) -> Reading:
     """Read all rows, unless that was done before; notes of then are given again."""
-    identity = [bagwise.__version__, files_as_they_are(source.files), asked, source.batch_rows]
+    folders = list(source.partitions.texts.values())  # moving a file changes its rows
+    files = files_as_they_are(source.files)
+    identity = [bagwise.__version__, files, folders, asked, source.batch_rows]
     path = store.folder / _CODES
 
     def read() -> Any:

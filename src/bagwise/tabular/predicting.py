@@ -302,7 +302,9 @@ def is_prediction(path: Path, classes: Sequence[str]) -> bool:
     """Whether the last columns of a file are those of predictions; not if it is no table at all."""
     names = _added(classes)
     try:
-        return list(Source(path, typed=False).schema.names[-len(names) :]) == names
+        source = Source(path, typed=False)
+        added = source.partitions.names  # of its folder
+        return [name for name in source.schema.names if name not in added][-len(names) :] == names
     except InputError:
         return False
 

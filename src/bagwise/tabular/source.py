@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from bagwise.errors import InputError, is_lack_of_memory
 from bagwise.storage.files import begins
 from bagwise.tabular.inference import inferred
+from bagwise.tabular.partitions import partitions_of
 from bagwise.tabular.values import is_text
 
 Paths = str | Path | Iterable[str | Path]
@@ -39,14 +40,15 @@ class Source:
     looked at, and is kept until `forget`. The texts are parsed in the same way in both cases.
 
     Args:
-        paths: a file, a pattern such as `data/*.parquet`, or several of either.
+        paths: a file, a folder, a pattern such as `data/*.parquet`, or several of these.
         typed: find out the types of columns in CSV files; otherwise everything there is text.
         as_text: columns of CSV files that are text in any case, so that "007" stays "007"; they may
             be numbers in one Parquet file and text in another.
 
     Attributes:
         files: that were found.
-        schema: names and types of the columns.
+        schema: names and types of the columns; those of folders such as `year=2020` come last.
+        partitions: what the folders say.
         rows: how many there are, or None where only reading them would tell.
     """
 
@@ -55,9 +57,9 @@ class Source:
         self._typed = typed
         self._as_text = list(as_text)
         self._tables: dict[Path, pa.Table] = {}
+        self.partitions = partitions_of(self.files, typed, self._as_text)
         schemas = [self._open(file) for file in self.files]
         self.rows = self._count()
-        first = schemas[0]
         for file, schema in zip(self.files, schemas, strict=True):
             if not schema.names:
                 line = "" if is_parquet(file) else "; a header line is expected"
@@ -70,6 +72,14 @@ class Source:
                     )
                 if schema.names.count(name) > 1:
                     raise InputError(f"{file} has more than one column {name!r}; rename one.")
+        added = self.partitions.names
+        repeated = [
+            (file, [name for name in added if name in schema.names])
+            for file, schema in zip(self.files, schemas, strict=True)
+        ]
+        schemas = [pa.schema([f for f in schema if f.name not in added]) for schema in schemas]
+        first = schemas[0]
+        for file, schema in zip(self.files, schemas, strict=True):
             for one, other, names in (
                 (file, self.files[0], set(first.names) - set(schema.names)),
                 (self.files[0], file, set(schema.names) - set(first.names)),
@@ -84,9 +94,12 @@ class Source:
                 pa.field(name, self._common_type(name, [s.field(name).type for s in schemas]))
                 for name in first.names
             ]
+            + list(self.partitions.fields)
         )
         for file in self._tables:
             self._settle(file)
+        for file, in_folders_too in repeated:
+            self._compare_with_folders(file, in_folders_too)
 
     def _common_type(self, name: str, types: list[pa.DataType]) -> pa.DataType:
         fields = [pa.schema([pa.field("x", kind)]) for kind in types]
@@ -102,6 +115,15 @@ class Source:
                 "write it alike in all of them."
             ) from error
 
+    def _compare_with_folders(self, file: Path, names: list[str]) -> None:
+        """Columns that the file has and its folders name, too."""
+        if not names:
+            return
+        with self.reading(file):
+            for batch in self._batches(file, names):
+                for name in names:
+                    self.partitions.refuse_other_values(batch.column(name), name, file)
+
     def require(self, names: Iterable[str]) -> None:
         """Raise a ValueError that names the columns which are not there."""
         if missing := [name for name in names if name not in self.schema.names]:
@@ -113,11 +135,20 @@ class Source:
     def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """All rows in order, of these columns (all if not given), in batches."""
         names = self.schema.names if columns is None else columns
+        added = self.partitions.names
+        if not set(added).intersection(names):
+            added = []
+        in_files = [name for name in names if name not in added]
+        if not in_files:  # one column at least tells how many rows there are
+            in_files = [name for name in self.schema.names if name not in added][:1]
         for file in self.files:
             try:
-                for batch in self._batches(file, names):
-                    if batch.num_rows:
-                        yield batch.select(names)
+                for batch in self._batches(file, in_files):
+                    if not batch.num_rows:
+                        continue
+                    if added:
+                        batch = self.partitions.added_to(batch, file, names)
+                    yield batch.select(names)
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 raise _unreadable(file, error) from error
 
@@ -229,7 +260,7 @@ def columns_of(value: str | Iterable[str] | None) -> list[str]:
 
 
 def paths_of(paths: Paths) -> list[Path]:
-    """The files that are meant; what is no table's is a ValueError."""
+    """The files that are meant, those in folders too; what is no table's is a ValueError."""
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     files: list[Path] = []
     for item in given:
@@ -237,13 +268,18 @@ def paths_of(paths: Paths) -> list[Path]:
         if path.exists():
             found = [path]
         else:
-            found = [Path(name) for name in sorted(glob.glob(str(item), recursive=True))]
+            names = sorted(glob.glob(str(item), recursive=True))
+            found = [
+                path
+                for path in map(Path, names)
+                if _is_table(path) or not path.name.startswith(("_", "."))
+            ]
         if not found:
             raise InputError(f"there is no file {item}.")
+        inside = [file for one in found for file in (_within(one) if one.is_dir() else [one])]
+        found = list(dict.fromkeys(inside))  # ** finds folders and what is in them
         for file in found:
-            if file.is_dir():
-                raise InputError(f"{file} is a folder; give its files, for instance {file}/*.csv.")
-            if not (is_parquet(file) or file.name.lower().endswith(_TEXT)):
+            if not _is_table(file):
                 raise InputError(
                     f"{file} is of an unknown kind; files that end in .csv, .tsv, .csv.gz or "
                     ".parquet can be read."
@@ -256,6 +292,23 @@ def paths_of(paths: Paths) -> list[Path]:
     if not files:
         raise InputError("no file was given.")
     return files
+
+
+def _within(folder: Path) -> list[Path]:
+    """The tables in a folder and below it, without hidden files and notes such as _SUCCESS."""
+    found = [
+        file
+        for file in sorted(folder.rglob("*"))
+        if _is_table(file)
+        and file.is_file()
+        and not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+    ]
+    if not found:
+        raise InputError(
+            f"{folder} is a folder without tables. Files that end in .csv, .tsv, .csv.gz or "
+            ".parquet can be read."
+        )
+    return found
 
 
 _CONTENT = {  # how files begin, and what they should be called
@@ -286,6 +339,11 @@ def _shown(file: Path) -> str:
 def is_parquet(file: Path) -> bool:
     """Whether a file is named as Parquet files are."""
     return file.suffix.lower() in _PARQUET
+
+
+def _is_table(file: Path) -> bool:
+    """Whether a file is named as one that can be read."""
+    return is_parquet(file) or file.name.lower().endswith(_TEXT)
 
 
 def _layout(file: Path) -> tuple[pcsv.ParseOptions, int]:
