@@ -213,8 +213,10 @@ def test_a_plain_data_loader_yields_what_a_loss_takes() -> None:
             loader = DataLoader(
                 dataset, batch_sampler=sampler, collate_fn=collate, num_workers=workers
             )
+            sampler.set_epoch(0)
             parts = list(loader)
             assert len(parts) == len(loader) == len(sampler)
+            sampler.set_epoch(0)
             for index, (inputs, bags) in zip(sampler, parts, strict=True):
                 torch.testing.assert_close(inputs, INPUTS[BAGS.rows(index)])
                 assert bags == BAGS.select(index)
@@ -300,6 +302,74 @@ def test_seed_and_epoch_decide_the_order() -> None:
     assert list(BagBatchSampler(BAGS, 20, seed=2)) != epochs[0]
     assert next(iter(BagBatchSampler(BAGS, 20, shuffle=False))) == [0, 1, 2]
     assert min(len(batch) for batch in BagBatchSampler(BAGS, 1, min_bags=4)) >= 2
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_epochs_follow_each_other_unless_one_is_set(workers: int) -> None:
+    expected = []
+    for epoch in range(5):
+        one = BagBatchSampler(BAGS, 20, seed=1)
+        one.set_epoch(epoch)
+        expected.append([BAGS.counts[batch].tolist() for batch in one])
+    assert expected[0] != expected[1] != expected[2]
+    sampler = BagBatchSampler(BAGS, 20, seed=1)
+    loader = DataLoader(
+        BagDataset(INPUTS, BAGS),
+        batch_sampler=sampler,
+        collate_fn=collate,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+    )
+
+    def seen() -> list[Any]:
+        return [bags.counts.tolist() for _, bags in loader]
+
+    assert [seen(), seen()] == expected[:2]
+    next(iter(loader))  # an epoch that is left early is one too
+    assert seen() == expected[3]
+    sampler.set_epoch(1)  # as when a loop goes on
+    assert len(loader) == len(expected[1])
+    assert [seen(), seen()] == expected[1:3]
+
+
+def test_the_length_is_that_of_the_epoch_that_runs() -> None:
+    sizes = np.random.default_rng(0).integers(1, 9, 40)
+    sampler = BagBatchSampler(Bags(sizes, sizes[:, None]), 10, seed=1)
+    lengths = set()
+    for _ in range(8):
+        batches = [(len(sampler), batch) for batch in sampler]
+        assert {length for length, _ in batches} == {len(batches)}
+        lengths.add(len(batches))
+    assert len(lengths) > 1
+
+
+def test_an_iterator_made_before_set_epoch_yields_that_epoch() -> None:
+    sampler = BagBatchSampler(BAGS, 20, seed=1)
+    waiting = iter(sampler)
+    sampler.sampler.set_epoch(3)  # as Lightning does
+    assert list(waiting) == list(_set(BagBatchSampler(BAGS, 20, seed=1), 3))
+
+
+def _set(sampler: BagBatchSampler, epoch: int) -> BagBatchSampler:
+    sampler.set_epoch(epoch)
+    return sampler
+
+
+def test_the_place_among_workers_is_asked_when_an_epoch_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sampler = BagBatchSampler(BAGS, 20, seed=1)  # there is no process group yet
+    alone = len(sampler)
+    shares = [list(BagBatchSampler(BAGS, 20, seed=1, rank=r, replicas=2)) for r in range(2)]
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    for rank in range(2):
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
+        assert list(_set(sampler, 0)) == shares[rank]
+        assert len(sampler) == -(-alone // 2)
+    other = BagBatchSampler(BAGS, 20, rank=5)
+    with pytest.raises(ValueError, match="rank is 5; a whole number from 0 to 1"):
+        len(other)
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,19 @@ def test_llpfc_is_the_forward_corrected_cross_entropy(dtype: torch.dtype) -> Non
     assert llpfc_loss(logits, noisy_, T_[groups_]).item() == pytest.approx(expected, rel=1e-5)
 
 
+def test_weights_multiply_the_llpfc_loss_of_each_instance() -> None:
+    logits = torch.randn(3, 2, generator=torch.Generator().manual_seed(0))
+    noisy, T = torch.tensor([0, 1, 1]), torch.tensor([[[0.9, 0.2], [0.1, 0.8]]]).expand(3, 2, 2)
+    weights = torch.tensor([2.0, 0.5, 0.5], dtype=torch.float64)
+    each = llpfc_loss(logits, noisy, T, reduction="none")
+    weighted = llpfc_loss(logits, noisy, T, weights=weights, reduction="none")
+    torch.testing.assert_close(weighted, each * weights.float())
+    mean = llpfc_loss(logits, noisy, T, weights=weights)
+    torch.testing.assert_close(mean, weighted.sum() / 3)
+    with pytest.raises(ValueError, match=r"weights has shape \(2,\); \(3,\)"):
+        llpfc_loss(logits, noisy, T, weights=weights[:2])
+
+
 def test_llpfc_is_finite_with_classes_that_a_group_lacks() -> None:
     transition = torch.tensor([[[1.0, 0, 0], [0, 1, 0], [0, 0, 0]]])
     logits = torch.tensor([[0.0, 0, 900]]).requires_grad_()

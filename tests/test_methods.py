@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from bagwise import BagData, Bags
+from bagwise.losses import llpfc_loss
 from bagwise.methods import LLPFC, METHODS, RC, Batch, Method, make_method, register
 from bagwise.methods.llpfc import transition_matrices
 from oracles import random_bags
@@ -124,6 +125,58 @@ def test_llpfc_uses_the_transitions_of_each_group() -> None:
         losses.append(-np.log(T @ p[k]))
         assert 0 <= label[bag] < 3
     assert found == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def llpfc_on_a_population(sizes: list[int], shares: list[float]) -> tuple[LLPFC, torch.Tensor]:
+    """Two bags that are whole populations: P(x = 0 | class 0) = 3/4 and P(x = 0 | class 1) = 1/4.
+
+    The method with the two in a group, and the x of each instance.
+    """
+    x, counts = [], []
+    for size, share in zip(sizes, shares, strict=True):
+        n = [round(size * share), round(size * (1 - share))]
+        zeros = n[0] * 3 // 4 + n[1] // 4
+        assert 4 * zeros == 3 * n[0] + n[1]
+        x += [0] * zeros + [1] * (size - zeros)
+        counts.append(n)
+    method = LLPFC()
+    method.begin(BagData(torch.tensor(x)[:, None].float(), Bags(sizes, counts)), CPU)
+    method.begin_epoch(1, torch.Generator().manual_seed(0))
+    return method, torch.tensor(x)
+
+
+@pytest.mark.parametrize("sizes", [[32, 32], [160, 16], [16, 64]])
+@pytest.mark.parametrize("shares", [[0.75, 0.25], [0.75, 0.5]])
+def test_llpfc_is_minimised_by_the_true_posterior_also_with_bags_of_unequal_size(
+    sizes: list[int], shares: list[float]
+) -> None:
+    method, x = llpfc_on_a_population(sizes, shares)
+    prior = np.mean([[share, 1 - share] for share in shares], axis=0)  # bags are equally likely
+    joint = np.array([[0.75, 0.25], [0.25, 0.75]]) * prior  # of x and the class
+    truth = torch.tensor(joint / joint.sum(1, keepdims=True)).log().requires_grad_()
+    rows = Batch(torch.arange(len(x)), None)
+    loss = method.loss(truth[x], rows)
+    loss.backward()
+    torch.testing.assert_close(
+        truth.grad, torch.zeros(2, 2, dtype=torch.float64), atol=1e-7, rtol=0
+    )
+    random = np.random.default_rng(0)
+    for _ in range(20):
+        other = truth.detach() + torch.tensor(random.normal(scale=0.3, size=(2, 2)))
+        assert method.loss(other[x], rows) > loss
+
+
+def test_llpfc_weighs_instances_of_equal_bags_alike() -> None:
+    data = some_data([4] * 7, C=3)  # one bag is left over
+    method = LLPFC()
+    method.begin(data, CPU)
+    method.begin_epoch(1, torch.Generator().manual_seed(0))
+    rows = torch.from_numpy(np.flatnonzero(method.kept["group"].numpy()[data.bags.bag_of_row] >= 0))
+    logits = torch.randn(len(rows), 3, generator=torch.Generator().manual_seed(1))
+    bag = torch.from_numpy(data.bags.bag_of_row)[rows]
+    label, group = method.kept["label"][bag], method.kept["group"][bag]
+    expected = llpfc_loss(logits, label, method._transitions, group)
+    assert method.loss(logits, Batch(rows, None)) == expected
 
 
 def test_llpfc_needs_a_group_of_bags() -> None:

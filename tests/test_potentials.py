@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
@@ -503,3 +504,49 @@ def test_potentials_that_fall_and_rise_again_have_no_labeling() -> None:
     )
     with pytest.raises(ValueError, match="log-concave"):
         most_probable_labeling(torch.zeros(2, 2), Bags.of_potentials(bumpy))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("engine", ["exact", "bethe", "multinomial", "transport"])
+def test_rows_that_rule_out_all_classes_but_one_are_known_labels(kind: str, engine: str) -> None:
+    bags, log_probs = KINDS[kind], some_log_probs(8, 3)
+    labels = np.array([0, 0, 2, -1, 2, 1, -1, 1])
+    masked = log_probs.clone()
+    for row in np.flatnonzero(labels >= 0):
+        masked[row, np.arange(3) != labels[row]] = -np.inf
+    if (np.bincount(labels[:5][labels[:5] >= 0], minlength=3) > bags.most[0]).any() or (
+        np.bincount(labels[5:][labels[5:] >= 0], minlength=3) > bags.most[1]
+    ).any():
+        labels, masked = np.where(np.arange(8) == 2, 2, -1), log_probs.clone()
+        masked[2, :2] = -np.inf
+    expected = bag_posterior(log_probs, bags.with_labels(labels), engine)
+    found = bag_posterior(masked.requires_grad_(), bags, engine)
+    torch.testing.assert_close(found.weights, expected.weights, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(found.log_likelihood, expected.log_likelihood, rtol=1e-6, atol=1e-9)
+    found.log_likelihood.sum().backward()
+    assert masked.grad is not None
+    assert masked.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("engine", ["exact", "bethe", "multinomial", "transport"])
+@given(data=st.data())
+def test_weights_are_shares_of_what_is_possible_whatever_is_ruled_out(
+    engine: str, data: st.DataObject
+) -> None:
+    K, C = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 4))
+    labels = np.array(data.draw(st.lists(st.integers(0, C - 1), min_size=K, max_size=K)))
+    n = np.bincount(labels, minlength=C)
+    low = np.maximum(n - data.draw(st.integers(0, 2)), 0)
+    high = np.minimum(n + data.draw(st.integers(0, 2)), K)
+    allowed = data.draw(st.lists(st.booleans(), min_size=K * C, max_size=K * C))
+    possible = np.array(allowed).reshape(K, C) | (np.arange(C) == labels[:, None])
+    log_probs = some_log_probs(K, C).masked_fill(torch.tensor(~possible), -np.inf).requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where -inf makes belief propagation slow
+        post = bag_posterior(log_probs, Bags.from_ranges([low], [high], [K]), engine)
+    assert post.log_likelihood.isfinite().all()
+    assert (post.weights.detach().numpy()[~possible] == 0).all()
+    torch.testing.assert_close(post.weights.sum(1), torch.ones(K, dtype=torch.float64))
+    post.log_likelihood.sum().backward()
+    assert log_probs.grad is not None
+    assert log_probs.grad.isfinite().all()

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from bagwise import BagData, Bags, LLPClassifier, TrainingOptions, train
+from bagwise import BagBatchSampler, BagData, Bags, LLPClassifier, TrainingOptions, cc_loss, train
 from bagwise.experiments.run import read_result
 from bagwise.methods import Batch, Method, make_method
 from bagwise.training import Callback, DivergedError, JsonLines
@@ -131,14 +131,26 @@ def failures(rank: int) -> list[str]:
     return said
 
 
+def shared_loss(batch: list[int]) -> float:
+    """A worker's loss in a loop of one's own, as docs/pytorch.md has it."""
+    data = ragged()
+    bags = data.bags.select(batch)
+    total = torch.tensor(float(bags.n_instances))
+    dist.all_reduce(total)
+    logits = network()(data.inputs[data.bags.rows(batch)])
+    return (cc_loss(logits, bags, reduction="sum") * WORKERS / total).item()
+
+
 def worker(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
     place = Path(folder)
+    sampler = BagBatchSampler(ragged().bags, 12, seed=4)  # before there is a process group
     dist.init_process_group("gloo", f"file://{place}/meet", rank=rank, world_size=WORKERS)
     found: dict[str, Any] = {name: run(name) for name in RUNS}
     found["fitted"] = fitted(0)
     found["by chance"] = fitted(None)
     found["failures"] = failures(rank)
+    found["sampled"] = [[(batch, shared_loss(batch)) for batch in sampler] for _ in range(2)]
     options = TrainingOptions(epochs=1)
     lines = JsonLines(place / f"history{rank}")
     train(network(), ragged(), "rc", options, callbacks=[lines], checkpoint=place, progress=False)
@@ -235,6 +247,22 @@ def test_every_bag_is_evaluated_by_one_worker(found: Any) -> None:
     assert first + second == ragged().bags.sizes.tolist()
     assert abs(sum(first) - sum(second)) <= 12  # as whole bags allow
     assert [one["nothing to evaluate"] for one in found[1]].count(True) == 1
+
+
+def test_a_sampler_made_before_the_process_group_gives_each_worker_its_own_batches(
+    found: Any,
+) -> None:
+    data, model = ragged(), network()
+    first, second = (one["sampled"] for one in found[1])
+    assert [batch for batch, _ in first[0]] != [batch for batch, _ in first[1]]
+    for ours, theirs in zip(first, second, strict=True):
+        for (batch, loss), (other, other_loss) in zip(ours, theirs, strict=True):
+            assert batch != other
+            both = batch + other
+            alone = cc_loss(model(data.inputs[data.bags.rows(both)]), data.bags.select(both))
+            assert (loss + other_loss) / 2 == pytest.approx(alone.item(), rel=1e-5)
+        everything = {bag for batch, _ in ours + theirs for bag in batch}
+        assert everything == set(range(len(data.bags)))
 
 
 FRAGILE = """

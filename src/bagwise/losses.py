@@ -318,17 +318,24 @@ def llpfc_loss(
     transitions: torch.Tensor,
     groups: torch.Tensor | None = None,
     *,
+    weights: torch.Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> torch.Tensor:
     """LLPFC: forward correction of label noise.
 
-        loss = -1/N sum_k log sum_c T[noisy_k, c] softmax(logits)[k, c],   T[i, c] = P(noisy i | c)
+        loss = -1/N sum_k v[k] log sum_c T[noisy_k, c] softmax(logits)[k, c]
+
+    T[i, c] = P(noisy i | c) supposes how likely each noisy label is. The instances of each noisy
+    label must weigh that much together, or the true classifier does not minimise the loss. So, if
+    the bags of a group are equally likely and differ in size, v[k] is proportional to
+    1 / (size of the bag of k).
 
     Args:
         logits: (N, C) of the model at hand.
         noisy_labels: (N,) each instance's noisy label: which bag of its group it is in.
         transitions: (N, C, C), a matrix for each instance, or (G, C, C), one for each group.
         groups: (N,) the group of each instance, where transitions are given per group.
+        weights: (N,) v, the weight of each instance; 1 if not given.
         reduction: "mean" per instance, "sum", or "none", a value for each instance.
 
     >>> transition = torch.tensor([[[.9, .2], [.1, .8]]])
@@ -351,6 +358,10 @@ def llpfc_loss(
             f"there are {len(transitions)} transition matrices for {N} instances; give "
             "one for each instance, or one for each group together with groups."
         )
+    if weights is not None and weights.shape != (N,):
+        raise InputError(
+            f"weights has shape {tuple(weights.shape)}; ({N},) is expected, one for each instance."
+        )
     check_index(noisy_labels, N, C, "noisy_labels")
     index = torch.arange(N, device=logits.device)
     if groups is not None:
@@ -359,6 +370,8 @@ def llpfc_loss(
     log_p = log_probs(logits)
     rows = transitions[index, noisy_labels.long()].to(log_p)
     values = -torch.logsumexp(rows.log() + log_p, -1)
+    if weights is not None:
+        values = values * weights.to(values)
     return values.mean() if reduction == "mean" else _reduced(values, reduction, len(logits))
 
 

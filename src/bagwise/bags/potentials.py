@@ -101,15 +101,25 @@ class Potentials:
 
     def given_labels(self, known: IntArray) -> Potentials:
         """The same with the counts to be expected where (B, C) instances have a known label."""
-        K = self.sizes[:, None]
-        low = np.maximum(self.low, known)
-        high = np.minimum(self.high, known + K - known.sum(axis=1, keepdims=True))
+        most = known + self.sizes[:, None] - known.sum(axis=1, keepdims=True)
+        return replace(self, given=self.expected_within(known, most))
+
+    def expected_within(self, least: IntArray, most: IntArray) -> FloatArray:
+        """(B, C) expected counts where instances allow no fewer than `least` and no more than
+        `most`, (B, C) both, of each class.
+        """
+        low, high = np.maximum(self.low, least), np.minimum(self.high, most)
         widths = (high - low + 1).ravel()
         begins = begins_of(widths)
         place = np.repeat(self.begins[:-1] + (low - self.low).ravel() - begins[:-1], widths)
-        within = Potentials(self.sizes, low, begins, self.log_f[place + np.arange(begins[-1])])
-        labelled = known.any(axis=1, keepdims=True)
-        return replace(self, given=np.where(labelled, within.expected, self.expected))
+        log_f = self.log_f[place + np.arange(begins[-1])]
+        # What narrower windows leave may lie in a gap, where nothing is possible.
+        is_gap = np.maximum.reduceat(log_f, begins[:-1]) == -np.inf
+        log_f[np.repeat(is_gap, widths)] = 0.0
+        within = Potentials(self.sizes, low, begins, log_f)
+        narrower = ((low > self.low) | (high < self.high)).any(axis=1, keepdims=True)
+        narrower &= ~is_gap.reshape(low.shape).any(axis=1, keepdims=True)
+        return np.where(narrower, within.expected, self.expected)
 
     def counts_of_windows(self) -> FloatArray:
         """The counts m that the entries of `log_f` are about."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset, Sampler
 
-from bagwise.bags import Bags
+from bagwise.bags import Bags, IntArray
 from bagwise.checks import Rule, whole_number
 from bagwise.data import inputs as reading
 from bagwise.data.bag_data import BagData
@@ -107,10 +107,15 @@ def _require_alike(shapes: Sequence[tuple[int, ...]], what: str, of: str) -> Non
 class BagBatchSampler(Sampler[list[int]]):
     """Batches of whole bags, up to a number of instances: the `batch_sampler` of a `DataLoader`.
 
-    Bags come in another random order each epoch; seed and epoch decide it, so that a loop which
-    was stopped can go on with `set_epoch`. In distributed training every worker has its own share
-    of an epoch's batches, the same number each: where they do not divide evenly, some batches of
-    the beginning come twice.
+    Bags come in another random order each epoch. Seed and epoch decide the order. Each new
+    iteration is the next epoch; `set_epoch` chooses another, for instance to go on after a restart.
+
+    In distributed training each worker gets its own share of an epoch's batches, the same number
+    each: where they do not divide evenly, some batches of the beginning come twice. Which worker
+    this is, is asked when an epoch begins, so the sampler may be made before the process group.
+
+    Its length is the number of batches of the epoch that is running, or of the one that
+    `set_epoch` announced. It can differ between epochs if bags differ in size.
 
     Args:
         bags: all bags.
@@ -119,16 +124,19 @@ class BagBatchSampler(Sampler[list[int]]):
         shuffle: or in their own order.
         seed: of the order.
         rank: which worker this is; that of `torch.distributed` if not given, 0 without it.
-        replicas: how many workers there are; likewise.
+        replicas: how many workers there are; likewise. Give rank=0 and replicas=1 where something
+            else divides the batches among workers.
 
     >>> bags = Bags([3, 2, 2, 9, 1], [[3], [2], [2], [9], [1]])
     >>> list(BagBatchSampler(bags, instances=5, shuffle=False))
     [[0, 1], [2], [3], [4]]
     >>> sampler = BagBatchSampler(bags, instances=5, seed=1)
     >>> first = list(sampler)
-    >>> sampler.set_epoch(1)
     >>> list(sampler) == first
     False
+    >>> sampler.set_epoch(0)
+    >>> list(sampler) == first
+    True
     """
 
     def __init__(
@@ -145,15 +153,10 @@ class BagBatchSampler(Sampler[list[int]]):
         _COUNT.check("instances", instances)
         _COUNT.check("min_bags", min_bags)
         whole_number(0, 2**62).check("seed", seed)
-        joined = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if replicas is None:
-            replicas = torch.distributed.get_world_size() if joined else 1
-        if rank is None:
-            rank = torch.distributed.get_rank() if joined else 0
-        _COUNT.check("replicas", replicas)
-        Rule(f"a whole number from 0 to {replicas - 1}", range(replicas).__contains__).check(
-            "rank", rank
-        )
+        if replicas is not None:
+            _COUNT.check("replicas", replicas)
+        if rank is not None:
+            _check_rank(rank, 2**53 if replicas is None else replicas)
         self.bags = bags
         self.instances = instances
         self.min_bags = min_bags
@@ -161,24 +164,58 @@ class BagBatchSampler(Sampler[list[int]]):
         self.seed = seed
         self.rank = rank
         self.replicas = replicas
+        self._packed: tuple[int, list[IntArray]] | None = None  # an epoch and its batches
         self.set_epoch(0)
 
+    @property
+    def sampler(self) -> BagBatchSampler:
+        """Itself: Lightning calls `set_epoch` of a batch sampler's `sampler`."""
+        return self
+
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch `iter` yields; call it before each, as of a `DistributedSampler`."""
+        """Which epoch the next iteration yields; those after it follow."""
         whole_number(0, 2**31).check("epoch", epoch)
         self.epoch = epoch
-        order = None
-        if self.shuffle:
-            mixed = np.random.SeedSequence([self.seed, epoch]).generate_state(1).item()
-            generator = torch.Generator().manual_seed(mixed)
-            order = torch.randperm(len(self.bags), generator=generator)
-        batches = list(self.bags.batches(self.instances, order, self.min_bags))
-        missing = -len(batches) % self.replicas
-        batches += [batches[place % len(batches)] for place in range(missing)]
-        self._batches = batches[self.rank :: self.replicas]
+        self._has_begun = False
 
     def __len__(self) -> int:
-        return len(self._batches)
+        return -(-len(self._batches()) // self._place()[1])
 
     def __iter__(self) -> Iterator[list[int]]:
-        return (batch.tolist() for batch in self._batches)
+        # All of this runs when the first batch is asked for: Lightning makes an iterator first and
+        # calls set_epoch then.
+        if self._has_begun:
+            self.epoch += 1
+        self._has_begun = True
+        batches, (rank, replicas) = self._batches(), self._place()
+        for place in range(rank, len(batches) + -len(batches) % replicas, replicas):
+            yield batches[place % len(batches)].tolist()
+
+    def _batches(self) -> list[IntArray]:
+        """All batches of the epoch, of all workers."""
+        if self._packed is None or self._packed[0] != self.epoch:
+            order = None
+            if self.shuffle:
+                mixed = np.random.SeedSequence([self.seed, self.epoch]).generate_state(1).item()
+                generator = torch.Generator().manual_seed(mixed)
+                order = torch.randperm(len(self.bags), generator=generator)
+            batches = self.bags.batches(self.instances, order, self.min_bags)
+            self._packed = self.epoch, list(batches)
+        return self._packed[1]
+
+    def _place(self) -> tuple[int, int]:
+        """Rank and number of workers, as they are now."""
+        joined = torch.distributed.is_available() and torch.distributed.is_initialized()
+        replicas, rank = self.replicas, self.rank
+        if replicas is None:
+            replicas = torch.distributed.get_world_size() if joined else 1
+        if rank is None:
+            rank = torch.distributed.get_rank() if joined else 0
+        _check_rank(rank, replicas)
+        return rank, replicas
+
+
+def _check_rank(rank: int, replicas: int) -> None:
+    Rule(f"a whole number from 0 to {replicas - 1}", range(replicas).__contains__).check(
+        "rank", rank
+    )

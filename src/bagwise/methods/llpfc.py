@@ -34,7 +34,8 @@ def transition_matrices(proportions: torch.Tensor) -> torch.Tensor:
 class LLPFC(Method):
     """LLPFC-uniform: C bags at random make a group; bag i of it gives its instances noisy label i.
 
-    Bags left over wait for the next grouping. Batches are of single instances.
+    Bags left over wait for the next grouping. Batches are of single instances. All bags weigh the
+    same, whatever their sizes, as the transition matrices suppose that they are equally likely.
 
     Args:
         regroup_every: epochs between new groups.
@@ -81,6 +82,9 @@ class LLPFC(Method):
         gamma = self._proportions[grouped]
         C = self._bags.n_classes
         self._transitions = transition_matrices(gamma.reshape(-1, C, C)).to(self._device)
+        # Of the instances of each bag; their mean over all instances of groups is 1.
+        sizes = torch.tensor(self._bags.sizes).double()
+        self._weights = (sizes[grouped].mean() / sizes).float()
 
     def batches(
         self,
@@ -104,4 +108,5 @@ class LLPFC(Method):
             self.kept["label"][bag].to(logits.device),
             self._transitions,
             self.kept["group"][bag].to(logits.device),
+            weights=self._weights[bag].to(logits.device),
         )

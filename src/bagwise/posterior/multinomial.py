@@ -8,6 +8,7 @@ from scipy.special import gammaln
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._autograd import Engine, add_engine, posterior
+from bagwise.posterior._expected import likely_counts
 from bagwise.posterior._kernels import inline, kernel, log_sum_exp, over_bags
 from bagwise.posterior._result import Posterior
 
@@ -47,7 +48,7 @@ def _fill(
 ) -> FloatArray:
     gradient = np.empty(log_p.shape)
     # log (K-1)! / prod_c n_c!, the part of the multinomial coefficient all y share
-    counts = bags.expected_counts if bags.potentials is not None else bags.least
+    counts = likely_counts(log_p, bags)
     factorials = _log_factorial(bags.least) if bags.potentials is None else gammaln(counts + 1)
     shared = _log_factorial(bags.sizes - 1) - factorials.sum(axis=1)
 

@@ -9,6 +9,7 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import real_number, whole_number
 from bagwise.errors import InputError
 from bagwise.posterior._autograd import Engine, add_engine, posterior
+from bagwise.posterior._expected import likely_counts
 from bagwise.posterior._kernels import inline, kernel, log_sum_exp, over_bags
 from bagwise.posterior._result import Posterior
 from bagwise.posterior._tilt import classes_by_count
@@ -63,7 +64,7 @@ def _fill(
     iterations: float,
 ) -> None:
     steps = int(iterations)
-    counts = bags.expected_counts if bags.potentials is not None else bags.least
+    counts = likely_counts(log_p, bags)
 
     def run(index: IntArray) -> None:
         _transport(index, log_p, bags.offsets, counts, epsilon, steps, log_likelihood, weights)
