@@ -79,8 +79,31 @@ def tempered(log_probs: torch.Tensor, temperature: float) -> torch.Tensor:
 
 
 @torch.no_grad()
-def divide_logits(model: nn.Module, temperature: float) -> None:
-    """Have a model's last layer, which is linear, divide the logits."""
-    last = [layer for layer in model.modules() if isinstance(layer, nn.Linear)][-1]
-    for parameter in last.parameters():
+def divide_logits(
+    model: nn.Module, temperature: float, example: torch.Tensor | None = None
+) -> bool:
+    """Have a model's last layer divide the logits; False, and nothing is changed, if it cannot.
+
+    It can if it is linear and nothing follows it, as in all models of Bagwise.
+
+    Args:
+        model: whose weights are changed.
+        temperature: to divide by.
+        example: inputs on which a model of someone else is tried out.
+
+    >>> model = nn.Sequential(nn.Linear(2, 2), nn.Softplus())
+    >>> divide_logits(model, 2.0, torch.zeros(1, 2))
+    False
+    """
+    linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    if not linear:
+        return False
+    before = [parameter.clone() for parameter in linear[-1].parameters()]
+    wanted = None if example is None else model(example) / temperature
+    for parameter in linear[-1].parameters():
         parameter.div_(temperature)
+    if wanted is None or torch.allclose(model(example), wanted, rtol=1e-3, atol=1e-4):
+        return True
+    for parameter, old in zip(linear[-1].parameters(), before, strict=True):
+        parameter.copy_(old)
+    return False
