@@ -21,11 +21,7 @@ from bagwise.data.inputs import on_device, sample, take
 from bagwise.errors import InputError
 from bagwise.estimator.defaults import share_held_out
 from bagwise.estimator.knowledge import NumbersAre
-from bagwise.estimator.maximum_likelihood import (
-    LikelihoodFit,
-    fit_by_likelihood,
-    fits_by_likelihood,
-)
+from bagwise.estimator.maximum_likelihood import fit_by_likelihood, fits_by_likelihood
 from bagwise.estimator.mixups import (
     refuse_ids_as_targets,
     refuse_swapped,
@@ -37,6 +33,7 @@ from bagwise.estimator.prediction import Predictions
 from bagwise.estimator.proportions import Proportions
 from bagwise.estimator.selection import split_bags
 from bagwise.estimator.targets import bag_targets, label_targets
+from bagwise.likelihood.summary import LikelihoodFit
 from bagwise.methods import Method
 from bagwise.networks import Factory, Standardize, make_model
 from bagwise.storage import model_folder as archive
@@ -110,7 +107,7 @@ class LLPClassifier(Predictions):
             likelihood, one row for each ridge that was tried, with `ridge` and `val_bag_loss`.
         best_epoch_: the epoch whose weights the model has; None of maximum likelihood.
         likelihood_: ridge and objective of maximum likelihood, see
-            `bagwise.estimator.maximum_likelihood.LikelihoodFit`; None of other fits.
+            `bagwise.likelihood.summary.LikelihoodFit`; None of other fits.
         coef_, intercept_: of a linear model, in the units of X.
         n_features_in_: columns of X.
 
@@ -349,9 +346,26 @@ class LLPClassifier(Predictions):
         archive.save(self, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path, model: nn.Module | Factory | None = None) -> LLPClassifier:
-        """Read what `save` wrote. `model` is needed where it was not one of Bagwise's own."""
-        return archive.load(cls, Path(path), model)
+    def load(
+        cls,
+        path: str | Path,
+        model: nn.Module | Factory | None = None,
+        device: str | None = None,
+    ) -> LLPClassifier:
+        """Read what `save` wrote.
+
+        A folder that has lost, gained or changed a file is refused, and so is that of a table's
+        model (`bagwise fit`), which takes the columns of the table.
+
+        Args:
+            path: the folder.
+            model: the architecture, needed where it was not one of Bagwise's own.
+            device: where the model is to compute; if not given, where it did.
+        """
+        archive.refuse_table(Path(path))
+        loaded = archive.load(cls, Path(path), model, device)
+        archive.check_files(Path(path))
+        return loaded
 
     def _new_model(self, inputs: torch.Tensor) -> nn.Sequential:
         """An untrained model for these training inputs, preceded by their standardisation."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,28 +13,11 @@ from bagwise.data import BagData
 from bagwise.estimator.parameters import new_method, trains_step_by_step
 from bagwise.likelihood import LinearFit, fit_linear
 from bagwise.likelihood.splits import MOST_NUMBERS, choose_on, fold_numbers, splits_of
+from bagwise.likelihood.summary import LikelihoodFit, objective_of
 from bagwise.training.temperature import divide_logits, fit_temperature
 
 if TYPE_CHECKING:
     from bagwise.estimator.classifier import LLPClassifier
-
-
-@dataclass(frozen=True)
-class LikelihoodFit:
-    """What is known of a model that was fitted by maximum likelihood.
-
-    Attributes:
-        ridge: strength of the penalty.
-        objective: what was minimized, -log P(S|X) of all bags + ridge / 2 ||W||^2, at its optimum.
-        history: a row for each ridge that was tried, strongest first, with -log P(S|X) per instance
-            of the held-out bags, `val_bag_loss`; empty of one bag, which cannot be held out.
-        bag_effects: the standard deviation of the bags' own intercepts; 0 without.
-    """
-
-    ridge: float
-    objective: float
-    history: list[dict[str, float]] = field(default_factory=list)
-    bag_effects: float = 0.0
 
 
 def fits_by_likelihood(classifier: LLPClassifier, data: BagData) -> bool:
@@ -54,11 +36,6 @@ def fits_by_likelihood(classifier: LLPClassifier, data: BagData) -> bool:
         and isinstance(data.inputs, torch.Tensor)
         and len(data) * (math.prod(data.shape) + 1) <= MOST_NUMBERS
     )
-
-
-def objective_of(fit: LinearFit) -> float:
-    """What `fit_linear` minimizes, at a fit."""
-    return float(-fit.log_likelihood + fit.ridge / 2 * (fit.weights**2).sum())
 
 
 def set_linear(model: nn.Module, fit: LinearFit) -> None:

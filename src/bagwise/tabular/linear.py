@@ -16,7 +16,6 @@ from bagwise.bags import IntArray
 from bagwise.data import BagData
 from bagwise.data.stored import StoredRows
 from bagwise.errors import InputError
-from bagwise.estimator.maximum_likelihood import LikelihoodFit, objective_of
 from bagwise.likelihood import (
     BagEffects,
     ChosenRidge,
@@ -26,6 +25,7 @@ from bagwise.likelihood import (
 )
 from bagwise.likelihood.bag_effects import bags_to_look_at
 from bagwise.likelihood.splits import MOST_NUMBERS, Split, choose_on, fold_numbers
+from bagwise.likelihood.summary import LikelihoodFit, objective_of
 from bagwise.networks import make_model
 from bagwise.tabular.differences import BagsDiffer
 from bagwise.tabular.known_bags import KnownBags
