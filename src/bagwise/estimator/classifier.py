@@ -17,13 +17,13 @@ from torch import nn
 from bagwise.augmentations import Augment
 from bagwise.checks import DEVICE, RANDOM_STATE, TRUE_OR_FALSE, check_all, real_number
 from bagwise.data import BagData
-from bagwise.data.inputs import on_device, sample, take
+from bagwise.data.inputs import sample
 from bagwise.errors import InputError
+from bagwise.estimator.calibration import calibrate
 from bagwise.estimator.defaults import share_held_out
 from bagwise.estimator.knowledge import NumbersAre
 from bagwise.estimator.maximum_likelihood import fit_by_likelihood, fits_by_likelihood
 from bagwise.estimator.mixups import (
-    refuse_ids_as_targets,
     refuse_swapped,
     three_parts,
     warn_of_ids,
@@ -38,9 +38,7 @@ from bagwise.methods import Method
 from bagwise.networks import Factory, Standardize, make_model
 from bagwise.storage import model_folder as archive
 from bagwise.training import Callback, train
-from bagwise.training.evaluation import predict_logits
 from bagwise.training.optimizers import OptimizerFactory, ScheduleFactory
-from bagwise.training.temperature import divide_logits, fit_temperature
 from bagwise.training.threads import threads_for
 
 # What TrainingOptions does not check; method, model and engine have messages of their own.
@@ -51,7 +49,6 @@ _PARAMETERS = {
     "random_state": RANDOM_STATE,
     "verbose": TRUE_OR_FALSE,
 }
-_EXAMPLE = 32  # rows on which a temperature is tried out
 _SAMPLE = 10_000  # instances that are looked at where not all are in memory
 
 
@@ -81,9 +78,11 @@ class LLPClassifier(Predictions):
             `bagwise.TrainingOptions`, as of the following.
         average: decay of a moving average of the weights; None for no average.
         validation_fraction: share of the bags held out to choose the best epoch and a temperature
-            by their likelihood; 0 keeps the last epoch. "auto" is a tenth from 50 bags on and 0
-            below, where the bags are missed in training and are too few to tell one epoch from
-            another. Not used if `fit` is given a validation set.
+            by their likelihood; 0 keeps the last epoch and the temperature 1. "auto" is a tenth
+            from 50 bags on and 0 below, where the bags are missed in training and are too few to
+            tell one epoch from another; the temperature then comes from three more models, each
+            trained without a third of the bags, unless `epochs` is given. Not used if `fit` is
+            given a validation set.
         patience: stop after this many epochs without improvement; None never does.
         optimizer: adam, adamw, sgd, or a function of the parameters that makes one.
         optimizer_options: further arguments of a named optimizer.
@@ -102,7 +101,9 @@ class LLPClassifier(Predictions):
         classes_: (C,) class labels.
         model_: the trained `nn.Module`, standardization included.
         temperature_: what the logits of `model_` are divided by, because held-out bags showed that
-            it was too sure, or not sure enough; 1 if they did not clearly show it.
+            it was too sure, or not sure enough; 1 if they did not clearly show it. Of models that
+            are trained step by step, the difference to the logits of the overall shares is divided:
+            the hotter, the nearer to predicting these shares. `fit_bags` fits none to them.
         history_: one row an epoch, see `bagwise.training.loop.TrainingResult`; of maximum
             likelihood, one row for each ridge that was tried, with `ridge` and `val_bag_loss`.
         best_epoch_: the epoch whose weights the model has; None of maximum likelihood.
@@ -119,6 +120,14 @@ class LLPClassifier(Predictions):
     >>> model.score(X, y) > 0.9
     True
     """
+
+    # With scikit-learn's metadata routing, `fit` is handed these without being asked to.
+    __metadata_request__fit = {  # noqa: RUF012
+        "bags": True,
+        "proportions": True,
+        "numbers_are": True,
+        "labels": True,
+    }
 
     def __init__(
         self,
@@ -210,8 +219,6 @@ class LLPClassifier(Predictions):
             warn_of_ids(ids)
             targets = label_targets(ids)
         else:
-            if bags is None:
-                refuse_ids_as_targets(ids)
             targets = bag_targets(ids, proportions, None, numbers_are, labels)
         self._set_classes(targets.classes, from_bags=proportions is not None)
         data = self._bag_data(rows, targets)
@@ -224,7 +231,9 @@ class LLPClassifier(Predictions):
             held_out = self._bag_data(*self._matched(X_, bags_, known, numbers_are))
         elif (share := share_held_out(self.validation_fraction, len(data.bags))) != 0:
             data, held_out = split_bags(data, share, seed)
-        return self._train(data, held_out, seed)
+        self._train(data, held_out, seed)
+        calibrate(self, data, held_out, seed)
+        return self
 
     def fit_bags(
         self,
@@ -330,14 +339,6 @@ class LLPClassifier(Predictions):
                 progress=self.verbose,
             )
         self._fitted(result.model, result.history, result.best_epoch)
-        if held_out is not None:
-            logits = predict_logits(self.model_, held_out.inputs, self.device, workers)
-            temperature = fit_temperature(logits.log_softmax(-1), held_out.bags)
-            example = take(held_out.inputs, torch.arange(min(len(held_out), _EXAMPLE)))
-            if temperature != 1 and divide_logits(
-                self.model_, temperature, on_device(example, self.device)
-            ):
-                self.temperature_ = temperature
         return self
 
     def save(self, path: str | Path) -> None:
