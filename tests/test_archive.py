@@ -110,7 +110,7 @@ def test_new_files_and_folders_have_the_permissions_of_the_umask(
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
     assert modes.pop(tmp_path / "model") == 0o777 & ~umask
     assert set(modes.values()) == {0o666 & ~umask}
-    assert len(modes) == 3
+    assert len(modes) == 4
 
 
 def test_writing_never_changes_the_umask_of_the_process(

@@ -46,7 +46,7 @@ def fitted() -> LLPClassifier:
 # The check takes **method_options for a parameter of that name; a keyword that is no parameter and
 # no option of the method is a TypeError at once, as for any function.
 @parametrize_with_checks(
-    [LLPClassifier(epochs=20, lr=1e-2)],
+    [LLPClassifier(), LLPClassifier(model="linear")],
     expected_failed_checks=lambda _: {
         "check_do_not_raise_errors_in_init_or_set_params": "method_options is not a parameter"
     },
@@ -288,7 +288,7 @@ def test_saved_and_loaded_it_predicts_the_same(fitted: LLPClassifier, tmp_path: 
         fitted.save(tmp_path / "model")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
     names = sorted(path.name for path in (tmp_path / "model").iterdir())
-    assert names == ["config.json", "model.safetensors"]
+    assert names == ["config.json", "manifest.json", "model.safetensors"]
     again = LLPClassifier.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(X), fitted.predict_proba(X))
     assert again.predict(X).tolist() == fitted.predict(X).tolist()

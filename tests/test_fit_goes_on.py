@@ -34,7 +34,7 @@ import json, os, sys
 import torch, torch._dynamo  # once for all children; Adam imports it
 import bagwise.cli
 from bagwise import Bags, LLPClassifier, cc_loss
-from bagwise.tabular import tuning
+from bagwise.likelihood import splits
 
 cc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))  # loads its kernels
 
@@ -56,7 +56,7 @@ def child(arguments, large, moment, report):
 
     LLPClassifier.fit_bags = counted
     if large:
-        tuning.CROSS_VALIDATED = tuning.FEW_BAGS = 0
+        splits.CROSS_VALIDATED = splits.FEW_BAGS = 0
     sys.addaudithook(watch)
     try:
         bagwise.cli.app(arguments)

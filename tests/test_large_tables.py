@@ -24,6 +24,7 @@ from bagwise import BagData, TrainingOptions, read_bags, stored_bags, train
 from bagwise.cli import app
 from bagwise.data import stored
 from bagwise.data.stored import StoredRows
+from bagwise.likelihood import splits
 from bagwise.tabular import large, memory_size, sorting, tuning
 from bagwise.tabular.columns import Columns
 from bagwise.tabular.fitting import fit_table
@@ -380,8 +381,8 @@ def test_the_model_is_the_same_bit_for_bit(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cross_validated: bool
 ) -> None:
     if not cross_validated:
-        monkeypatch.setattr(tuning, "CROSS_VALIDATED", 0)
-        monkeypatch.setattr(tuning, "FEW_BAGS", 0)
+        monkeypatch.setattr(splits, "CROSS_VALIDATED", 0)
+        monkeypatch.setattr(splits, "FEW_BAGS", 0)
     plain = fit(made, tmp_path / "plain", kind)
     with monkeypatch.context() as patch:
         tight.__wrapped__(patch)  # type: ignore[attr-defined]
@@ -414,8 +415,8 @@ def test_other_ways_to_fit_give_the_same_model_too(
 def test_a_search_among_perceptrons_finds_the_same(
     made: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning, "CROSS_VALIDATED", 0)
-    monkeypatch.setattr(tuning, "FEW_BAGS", 0)
+    monkeypatch.setattr(splits, "CROSS_VALIDATED", 0)
+    monkeypatch.setattr(splits, "FEW_BAGS", 0)
     seen = []
 
     def behind(search: tuning.Search, trial: Any, part: int, rival: Any) -> bool:

@@ -69,17 +69,23 @@ def test_proportions_before_ids_are_named(proportions: Any) -> None:
         quick(epochs=1).fit(X, BAGS, SHARES).bag_score(X, proportions, BAGS)
 
 
-@pytest.mark.parametrize("method", ["predict_proba", "decision_function"])
-def test_encoded_ids_are_refused_and_ids_beside_y_are_right(method: str) -> None:
-    with pytest.raises(ValueError, match=r"replaces bag ids by 0, 1, 2.*groups=bags.*'bags': bags"):
+COUNTED = {b: np.bincount(y[b == BAGS], minlength=3) for b in range(5, 20)}
+
+
+def test_encoded_ids_are_refused_where_proportions_do_not_know_them() -> None:
+    with pytest.raises(ValueError, match="does not know bag 0"):
         cross_val_predict(
             quick(),
             X,
             BAGS,
             cv=BagKFold(3),
-            method=method,
-            params={"proportions": SHARES},
+            method="predict_proba",
+            params={"proportions": COUNTED},
         )
+
+
+@pytest.mark.parametrize("method", ["predict_proba", "decision_function"])
+def test_ids_beside_y_are_not_encoded(method: str) -> None:
     found = cross_val_predict(
         quick(),
         X,
@@ -100,9 +106,6 @@ def test_a_pipeline_takes_ids_beside_y() -> None:
     how: dict[str, Any] = {"groups": BAGS, "cv": BagKFold(3), "params": params}
     found = cross_val_predict(in_pipeline(), X, method="predict_proba", **how)
     assert found.shape == (150, 3)
-    del params["llpclassifier__bags"]
-    with pytest.raises(ValueError, match="replaces bag ids"):
-        cross_val_predict(in_pipeline(), X, BAGS, method="predict_proba", **how)
 
 
 def test_predicted_classes_of_cross_validation_need_nothing_special() -> None:
@@ -113,19 +116,13 @@ def test_predicted_classes_of_cross_validation_need_nothing_special() -> None:
     assert (found == beside).all()
 
 
-@pytest.mark.parametrize("scoring", [None, "accuracy", {"a": "accuracy", "b": bag_scorer(SHARES)}])
-@pytest.mark.filterwarnings("ignore:.*fits failed")
-def test_a_search_that_would_compare_predictions_with_ids_is_refused(scoring: Any) -> None:
-    search = GridSearchCV(quick(), RATES, cv=BagKFold(3), scoring=scoring, refit=False)
-    with pytest.raises(ValueError, match=r"scoring=bag_scorer\(proportions\)"):
-        search.fit(X, BAGS, proportions=SHARES)
+def test_a_search_by_its_own_score_refuses_ids() -> None:
     with pytest.raises(ValueError, match=r"scoring=bag_scorer\(proportions\)"):
         cross_validate(
             quick(),
             X,
             BAGS,
             cv=BagKFold(3),
-            scoring=scoring,
             params={"proportions": SHARES},
             error_score="raise",
         )
@@ -139,9 +136,9 @@ def test_a_search_by_bags_chooses_the_better_candidate(scoring: Any) -> None:
 
 
 @pytest.mark.parametrize("cv", [3, KFold(3, shuffle=True, random_state=0)])
-def test_folds_that_split_bags_are_refused(cv: Any) -> None:
-    how: dict[str, Any] = {"cv": cv, "params": {"proportions": SHARES}}
-    message = r"has rows to train on and rows to test on; .*cv=BagKFold\(\)"
+def test_folds_that_split_bags_are_refused_where_counts_show_it(cv: Any) -> None:
+    how: dict[str, Any] = {"cv": cv, "params": {"proportions": COUNTED}}
+    message = r"sum to 10.*counts to the bag's \d rows"
     with pytest.raises(ValueError, match=message):
         cross_val_score(quick(), X, BAGS, scoring=bag_scorer(SHARES), error_score="raise", **how)
     with pytest.raises(ValueError, match=message):
@@ -213,7 +210,7 @@ def test_bag_score_says_that_ids_need_proportions() -> None:
 @pytest.mark.parametrize("proportions", [SHARES, pd.DataFrame(SHARES).T])
 def test_metadata_routing_hands_proportions_over_whole(proportions: Any) -> None:
     with sklearn.config_context(enable_metadata_routing=True):
-        model = quick().set_fit_request(proportions=True, bags=True)
+        model = quick()  # it asks for bags and proportions by itself
         search = GridSearchCV(model, RATES, cv=BagKFold(3), scoring=bag_scorer(SHARES))
         assert search.fit(X, BAGS, proportions=proportions).best_params_ == {"lr": 1e-2}
         found = cross_val_predict(
@@ -232,6 +229,14 @@ def test_metadata_routing_hands_proportions_over_whole(proportions: Any) -> None
         params={"proportions": SHARES, "bags": BAGS},
     )
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_request_can_be_taken_back() -> None:
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = quick().set_fit_request(labels=False, numbers_are=None)
+        asked = model.get_metadata_routing().fit.requests
+    assert asked["bags"] is asked["proportions"] is True
+    assert (asked["labels"], asked["numbers_are"]) == (False, None)
 
 
 def test_a_table_that_cross_validation_has_cut_like_the_rows_is_named() -> None:

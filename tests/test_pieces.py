@@ -105,7 +105,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, Path]:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table counts as a large one, and is read in many pieces."""
-    monkeypatch.setattr("bagwise.tabular.tuning.CROSS_VALIDATED", 0)
+    monkeypatch.setattr("bagwise.likelihood.splits.CROSS_VALIDATED", 0)
     monkeypatch.setattr(linear, "MOST_NUMBERS", 4000)
     monkeypatch.setattr(linear_pieces, "_PIECE", 600)
 

@@ -673,7 +673,7 @@ def test_a_fit_that_was_killed_goes_on_and_ends_the_same(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
     if large:
-        monkeypatch.setattr("bagwise.tabular.tuning.CROSS_VALIDATED", 100)
+        monkeypatch.setattr("bagwise.likelihood.splits.CROSS_VALIDATED", 100)
     arguments = ("fit", made / "rows.csv", *BAGS, made / "bags.csv", *QUICK, "--out")
     assert command(*arguments, tmp_path / "whole")[0] == 0
     real, saved = run_state.save_run, []

@@ -121,7 +121,7 @@ def test_a_large_table_is_fitted_to_all_bags_with_one_split(
 ) -> None:
     whole = fit_table(*plain, model="linear")
     for name in ("CROSS_VALIDATED", "FEW_BAGS"):
-        monkeypatch.setattr(f"bagwise.tabular.tuning.{name}", 0)
+        monkeypatch.setattr(f"bagwise.likelihood.splits.{name}", 0)
     model = fit_table(*plain, model="linear")
     assert model.facts.folds == 1
     assert model.facts.held_out.n_bags == 6

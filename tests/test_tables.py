@@ -18,6 +18,7 @@ from scipy.stats import binom, kstest, multinomial
 
 from bagwise import Bags, LLPClassifier, read_bags
 from bagwise.estimator.targets import to_bags
+from bagwise.likelihood.splits import splits_of
 from bagwise.tabular.assessment import (
     assess,
     count_levels,
@@ -29,7 +30,6 @@ from bagwise.tabular.labels import read_labels
 from bagwise.tabular.learning import ColumnLearner
 from bagwise.tabular.scoring import calibration_error
 from bagwise.tabular.source import Source
-from bagwise.tabular.tuning import splits_of
 from bagwise.tabular.values import numbers_of
 
 

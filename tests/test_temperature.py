@@ -17,8 +17,8 @@ from bagwise.tabular import fitting
 from bagwise.tabular.assessment import assess
 from bagwise.tabular.fit_file import from_json, to_json
 from bagwise.tabular.model import TableModel, log_probs_by
-from bagwise.tabular.temperature import _slopes, divide_logits, fit_temperature, tempered
 from bagwise.training.evaluation import log_likelihoods
+from bagwise.training.temperature import _slopes, divide_logits, fit_temperature, tempered
 
 
 def drawn(B: int, K: int, true: float, seed: int) -> tuple[torch.Tensor, Bags]:

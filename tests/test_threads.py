@@ -15,8 +15,8 @@ from bagwise import Bags, LLPClassifier
 from bagwise.data import BagData
 from bagwise.likelihood import fit_linear
 from bagwise.likelihood.objective import BagLikelihood
-from bagwise.tabular import threads, tuning
-from bagwise.training import Callback
+from bagwise.training import Callback, TrainingOptions
+from bagwise.training.threads import threads_for
 
 
 @pytest.fixture
@@ -49,7 +49,8 @@ def test_steps_of_a_thousand_rows_are_shared_by_threads_smaller_ones_not(
     split = np.arange(8), np.arange(8, 12)
     classes = np.array(["no", "yes"])
     classifier = LLPClassifier(model="mlp", epochs=1, random_state=0)
-    tuning._train_fold(classifier, BagData(X, bags), split, classes, noting)
+    kept, held_out = (BagData(X, bags).select(part) for part in split)
+    classifier.fit_bags(kept, classes, held_out, callbacks=[noting])
     assert noting.seen == {expected}
     assert torch.get_num_threads() == 3
 
@@ -57,7 +58,7 @@ def test_steps_of_a_thousand_rows_are_shared_by_threads_smaller_ones_not(
 @pytest.mark.usefixtures("three_threads")
 def test_threads_are_as_before_also_after_an_error() -> None:
     bags = Bags([2], [[1, 1]])
-    with contextlib.suppress(KeyError), threads.threads_for(LLPClassifier(), bags):
+    with contextlib.suppress(KeyError), threads_for(TrainingOptions(), bags):
         assert torch.get_num_threads() == 1
         raise KeyError
     assert torch.get_num_threads() == 3

@@ -10,39 +10,36 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from bagwise.augmentations import Augment
-from bagwise.bags import FloatArray
 from bagwise.checks import DEVICE, RANDOM_STATE, TRUE_OR_FALSE, check_all, real_number
 from bagwise.data import BagData
 from bagwise.data.inputs import sample
 from bagwise.errors import InputError
-from bagwise.estimator.defaults import DEFAULTS, share_held_out
-from bagwise.estimator.inputs import Rows, pieces, to_tensor
+from bagwise.estimator.calibration import calibrate
+from bagwise.estimator.defaults import share_held_out
 from bagwise.estimator.knowledge import NumbersAre
+from bagwise.estimator.maximum_likelihood import fit_by_likelihood, fits_by_likelihood
 from bagwise.estimator.mixups import (
-    refuse_ids_as_labels,
-    refuse_ids_as_targets,
     refuse_swapped,
-    refuse_unknown_labels,
     three_parts,
     warn_of_ids,
 )
-from bagwise.estimator.parameters import MethodOptions, new_method, new_seed, training_options
+from bagwise.estimator.parameters import fold_seed, new_method, new_seed, training_options
+from bagwise.estimator.prediction import Predictions
 from bagwise.estimator.proportions import Proportions
 from bagwise.estimator.selection import split_bags
-from bagwise.estimator.targets import BagTargets, bag_targets, ids_or_none, label_targets
+from bagwise.estimator.targets import bag_targets, label_targets
+from bagwise.likelihood.summary import LikelihoodFit
 from bagwise.methods import Method
 from bagwise.networks import Factory, Standardize, make_model
-from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.storage import model_folder as archive
 from bagwise.training import Callback, train
-from bagwise.training.evaluation import log_likelihoods, predict_logits
 from bagwise.training.optimizers import OptimizerFactory, ScheduleFactory
+from bagwise.training.threads import threads_for
 
 # What TrainingOptions does not check; method, model and engine have messages of their own.
 _PARAMETERS = {
@@ -52,20 +49,19 @@ _PARAMETERS = {
     "random_state": RANDOM_STATE,
     "verbose": TRUE_OR_FALSE,
 }
-# What scikit-learn's validation lets through as rows.
-_ROWS: dict[str, Any] = {
-    "accept_sparse": "csr",
-    "allow_nd": True,
-    "dtype": [np.float32, np.float64],
-}
-
 _SAMPLE = 10_000  # instances that are looked at where not all are in memory
 
 
-class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
+class LLPClassifier(Predictions):
     """A classifier of instances, learnt from the label counts or proportions of bags.
 
-    `bagwise.estimator.defaults` says why the defaults are what they are.
+    A linear model with the method cc and the engine auto is fitted by maximum likelihood, as by
+    `bagwise fit`: the ridge is chosen on held-out bags, and there are no rate, no epochs and no
+    chance. It is trained step by step like all other models if any of the parameters from `epochs`
+    to `augment` is given, if `fit` is given a validation set (`fit_bags` also a checkpoint or
+    callbacks), or if the rows are not in memory or have over 20 million numbers.
+
+    None stands for a value that `bagwise.estimator.defaults` chooses, and says why.
 
     Args:
         method: a name of `bagwise.methods` (rc, cc, dllp, two_views, ...) or a `Method`.
@@ -76,33 +72,44 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         lr: learning rate.
         weight_decay: of the optimizer.
         batch_instances: instances in a batch of whole bags.
-        batch_bags: bags in a batch at least, where the model has batch normalisation, also if they
+        batch_bags: bags in a batch at least, where the model has batch normalization, also if they
             have more instances than that; see `bagwise.TrainingOptions`.
         schedule: of the learning rate: "one_cycle", "constant" or one of PyTorch's, see
             `bagwise.TrainingOptions`, as of the following.
-        average: decay of a moving average of the weights, or None.
-        validation_fraction: share of the bags held out to choose the best epoch by their
-            likelihood; 0 keeps the last epoch. "auto" is a tenth from 50 bags on and 0 below, where
-            the bags are missed in training and are too few to tell one epoch from another. Not used
-            if `fit` is given a validation set.
-        patience: stop after this many epochs without improvement, or None.
+        average: decay of a moving average of the weights; None for no average.
+        validation_fraction: share of the bags held out to choose the best epoch and a temperature
+            by their likelihood; 0 keeps the last epoch and the temperature 1. "auto" is a tenth
+            from 50 bags on and 0 below, where the bags are missed in training and are too few to
+            tell one epoch from another; the temperature then comes from three more models, each
+            trained without a third of the bags, unless `epochs` is given. Not used if `fit` is
+            given a validation set.
+        patience: stop after this many epochs without improvement; None never does.
         optimizer: adam, adamw, sgd, or a function of the parameters that makes one.
         optimizer_options: further arguments of a named optimizer.
         schedule_options: arguments of a schedule of PyTorch.
         augment: changes the inputs of each training batch: "weak" or another name of
             `bagwise.augmentations` for images, or a function of (inputs, generator).
-        standardize: standardise inputs by column (images by channel); part of the model.
+        standardize: standardize inputs by column (images by channel); part of the model.
         device: where the model computes.
-        random_state: seed of everything random.
+        random_state: random seed. Maximum likelihood draws nothing but the folds in which bags are
+            held out, always the same ones unless this is a number.
         verbose: show a progress bar, on a terminal.
         **method_options: options of the method, `method__epsilon=0.5` for instance; they are
             parameters like the others, for `clone` and for grid searches too.
 
     Attributes:
         classes_: (C,) class labels.
-        model_: the trained `nn.Module`, standardisation included.
-        history_: one row an epoch, see `bagwise.training.loop.TrainingResult`.
-        best_epoch_: the epoch whose weights the model has.
+        model_: the trained `nn.Module`, standardization included.
+        temperature_: what the logits of `model_` are divided by, because held-out bags showed that
+            it was too sure, or not sure enough; 1 if they did not clearly show it. Of models that
+            are trained step by step, the difference to the logits of the overall shares is divided:
+            the hotter, the nearer to predicting these shares. `fit_bags` fits none to them.
+        history_: one row an epoch, see `bagwise.training.loop.TrainingResult`; of maximum
+            likelihood, one row for each ridge that was tried, with `ridge` and `val_bag_loss`.
+        best_epoch_: the epoch whose weights the model has; None of maximum likelihood.
+        likelihood_: ridge and objective of maximum likelihood, see
+            `bagwise.likelihood.summary.LikelihoodFit`; None of other fits.
+        coef_, intercept_: of a linear model, in the units of X.
         n_features_in_: columns of X.
 
     >>> from sklearn.datasets import load_iris
@@ -114,24 +121,32 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
     True
     """
 
+    # With scikit-learn's metadata routing, `fit` is handed these without being asked to.
+    __metadata_request__fit = {  # noqa: RUF012
+        "bags": True,
+        "proportions": True,
+        "numbers_are": True,
+        "labels": True,
+    }
+
     def __init__(
         self,
         method: str | Method = "cc",
         model: str | nn.Module | Factory = "mlp",
         engine: str = "auto",
-        epochs: int = DEFAULTS.epochs,
-        lr: float = DEFAULTS.lr,
-        weight_decay: float = DEFAULTS.weight_decay,
-        batch_instances: int = DEFAULTS.batch_instances,
-        batch_bags: int = DEFAULTS.batch_bags,
-        schedule: str | ScheduleFactory = DEFAULTS.schedule,
-        average: float | None = DEFAULTS.average,
+        epochs: int | None = None,
+        lr: float | None = None,
+        weight_decay: float | None = None,
+        batch_instances: int | None = None,
+        batch_bags: int | None = None,
+        schedule: str | ScheduleFactory | None = None,
+        average: float | None = None,
         validation_fraction: float | Literal["auto"] = "auto",
-        patience: int | None = DEFAULTS.patience,
-        optimizer: str | OptimizerFactory = DEFAULTS.optimizer,
+        patience: int | None = None,
+        optimizer: str | OptimizerFactory | None = None,
         optimizer_options: Mapping[str, Any] | None = None,
         schedule_options: Mapping[str, Any] | None = None,
-        augment: str | Augment | None = DEFAULTS.augment,
+        augment: str | Augment | None = None,
         standardize: bool = True,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
@@ -204,19 +219,21 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
             warn_of_ids(ids)
             targets = label_targets(ids)
         else:
-            if bags is None:
-                refuse_ids_as_targets(ids)
             targets = bag_targets(ids, proportions, None, numbers_are, labels)
         self._set_classes(targets.classes, from_bags=proportions is not None)
-        seed = new_seed(self)
         data = self._bag_data(rows, targets)
+        if validation is None and fits_by_likelihood(self, data):
+            return self._maximize(data)
+        seed = new_seed(self)
         held_out = None
         if validation is not None:
             X_, bags_, known = three_parts(validation)
             held_out = self._bag_data(*self._matched(X_, bags_, known, numbers_are))
         elif (share := share_held_out(self.validation_fraction, len(data.bags))) != 0:
             data, held_out = split_bags(data, share, seed)
-        return self._train(data, held_out, seed)
+        self._train(data, held_out, seed)
+        calibrate(self, data, held_out, seed)
+        return self
 
     def fit_bags(
         self,
@@ -243,30 +260,29 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         self._set_classes(np.asarray(classes), from_bags=True)
         self.shape_in_ = data.shape
         self.n_features_in_ = self.shape_in_[0]
-        seed = new_seed(self)
-        return self._train(data, validation, seed, checkpoint, callbacks, workers)
+        by_steps = validation is not None or checkpoint is not None or len(callbacks) > 0
+        if not by_steps and fits_by_likelihood(self, data):
+            return self._maximize(data)
+        return self._train(data, validation, new_seed(self), checkpoint, callbacks, workers)
 
     def adopt(
         self,
         model: nn.Module,
         classes: npt.ArrayLike,
         shape: tuple[int, ...],
-        history: list[dict[str, float]],
+        fit: LikelihoodFit,
     ) -> LLPClassifier:
-        """Take a model that was trained on bags in another way.
+        """Take a linear model that was fitted to bags by maximum likelihood elsewhere.
 
         Args:
-            model: from inputs (n, *shape) to logits (n, C); without a standardisation before it.
+            model: from inputs (n, *shape) to logits (n, C); without a standardization before it.
             classes: (C,) the class labels.
             shape: of an instance.
-            history: at least one row, the last of which is that of the model.
+            fit: what is known of it.
         """
         self._set_classes(np.asarray(classes), from_bags=True)
         self.shape_in_, self.n_features_in_ = shape, shape[0]
-        whole: nn.Module = nn.Sequential(nn.Identity(), model)
-        self.model_ = whole.eval()
-        self.history_, self.best_epoch_ = history, len(history)
-        return self
+        return self._fitted(nn.Sequential(nn.Identity(), model), fit.history, None, fit)
 
     def _set_classes(self, classes: npt.NDArray[Any], from_bags: bool) -> None:
         if len(classes) < 2:
@@ -275,6 +291,26 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
             )
         self.classes_ = classes
         self._from_bags = from_bags
+
+    def _fitted(
+        self,
+        model: nn.Module,
+        history: list[dict[str, float]],
+        best_epoch: int | None,
+        likelihood: LikelihoodFit | None = None,
+        temperature: float = 1.0,
+    ) -> LLPClassifier:
+        self.model_ = model.eval()
+        self.history_, self.best_epoch_ = history, best_epoch
+        self.likelihood_, self.temperature_ = likelihood, temperature
+        return self
+
+    def _maximize(self, data: BagData) -> LLPClassifier:
+        """Fit the linear model by maximum likelihood."""
+        assert isinstance(data.inputs, torch.Tensor)
+        model = self._new_model(data.inputs)
+        fit, temperature = fit_by_likelihood(model, data, fold_seed(self))
+        return self._fitted(model.to(self.device), fit.history, None, fit, temperature)
 
     def _train(
         self,
@@ -289,86 +325,21 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
             torch.manual_seed(seed)
             whole = isinstance(data.inputs, torch.Tensor)
             model = self._new_model(data.inputs if whole else sample(data.inputs, _SAMPLE))
-        result = train(
-            model,
-            data,
-            new_method(self.method, self.engine, self._method_options()),
-            training_options(self, seed, workers),
-            validation=held_out,
-            checkpoint=checkpoint,
-            device=self.device,
-            callbacks=callbacks,
-            progress=self.verbose,
-        )
-        self.model_ = result.model
-        self.history_ = result.history
-        self.best_epoch_ = result.best_epoch
+        options = training_options(self, data.bags, seed, workers)
+        with threads_for(options, data.bags):
+            result = train(
+                model,
+                data,
+                new_method(self.method, self.engine, self._method_options()),
+                options,
+                validation=held_out,
+                checkpoint=checkpoint,
+                device=self.device,
+                callbacks=callbacks,
+                progress=self.verbose,
+            )
+        self._fitted(result.model, result.history, result.best_epoch)
         return self
-
-    def decision_function(self, X: Any) -> FloatArray:
-        """(N, C) logits; with two classes (N,), the second's minus the first's."""
-        logits: FloatArray = self._logits(self._checked_rows(X)).double().numpy()
-        return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
-
-    def predict_proba(self, X: Any) -> FloatArray:
-        """(N, C) probabilities of the classes, in the order of `classes_`."""
-        logits = self._logits(self._checked_rows(X))
-        probabilities: FloatArray = logits.double().softmax(-1).numpy()
-        return probabilities
-
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """(N,) the most probable class of each row."""
-        best = self._logits(self._checked_rows(X)).argmax(-1).numpy()
-        labels: npt.NDArray[Any] = self.classes_[best]
-        return labels
-
-    def score(self, X: Any, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> float:
-        """Accuracy, where the true labels y of single instances are known; see `bag_score`.
-
-        After learning from bags, a y that has other values than the classes is refused.
-        """
-        check_is_fitted(self)
-        if getattr(self, "_from_bags", True):
-            refuse_ids_as_labels(y, self.classes_)
-        return float(super().score(X, y, sample_weight))
-
-    def bag_score(
-        self,
-        X: Any,
-        bags: npt.ArrayLike,
-        proportions: Proportions | None = None,
-        numbers_are: NumbersAre = "auto",
-    ) -> float:
-        """Mean log P(S|X) / K per instance of these bags: the higher, the better."""
-        check_is_fitted(self)
-        rows, targets = self._matched(X, bags, proportions, numbers_are)
-        logits = self._logits(rows)[torch.from_numpy(targets.order)]
-        return float(log_likelihoods(logits, targets.bags).sum()) / len(logits)
-
-    def label_bags(
-        self,
-        X: Any,
-        bags: npt.ArrayLike,
-        proportions: Proportions,
-        numbers_are: NumbersAre = "auto",
-    ) -> tuple[FloatArray, npt.NDArray[Any]]:
-        """Label the instances of bags whose counts are known, these counts taken into account.
-
-        Returns:
-            ((N, C) the probability of each class given the bag's counts, (N,) the most probable
-            labels that have exactly those counts, or given what is known of counts that are not
-            exact), in the order of the rows given.
-        """
-        check_is_fitted(self)
-        rows, targets = self._matched(X, bags, proportions, numbers_are)
-        log_probs = self._log_probs(rows, targets)
-        posterior = np.empty(log_probs.shape)
-        posterior[targets.order] = bag_posterior(log_probs, targets.bags).weights.numpy()
-        labels = np.empty(len(log_probs), dtype=self.classes_.dtype)
-        labels[targets.order] = self.classes_[
-            most_probable_labeling(log_probs, targets.bags).numpy()
-        ]
-        return posterior, labels
 
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a folder: safetensors and JSON, nothing that can run."""
@@ -376,11 +347,28 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         archive.save(self, Path(path))
 
     @classmethod
-    def load(cls, path: str | Path, model: nn.Module | Factory | None = None) -> LLPClassifier:
-        """Read what `save` wrote. `model` is needed where it was not one of Bagwise's own."""
-        return archive.load(cls, Path(path), model)
+    def load(
+        cls,
+        path: str | Path,
+        model: nn.Module | Factory | None = None,
+        device: str | None = None,
+    ) -> LLPClassifier:
+        """Read what `save` wrote.
 
-    def _new_model(self, inputs: torch.Tensor) -> nn.Module:
+        A folder that has lost, gained or changed a file is refused, and so is that of a table's
+        model (`bagwise fit`), which takes the columns of the table.
+
+        Args:
+            path: the folder.
+            model: the architecture, needed where it was not one of Bagwise's own.
+            device: where the model is to compute; if not given, where it did.
+        """
+        archive.refuse_table(Path(path))
+        loaded = archive.load(cls, Path(path), model, device)
+        archive.check_files(Path(path))
+        return loaded
+
+    def _new_model(self, inputs: torch.Tensor) -> nn.Sequential:
         """An untrained model for these training inputs, preceded by their standardisation."""
         shape, n_classes = tuple(inputs.shape[1:]), len(self.classes_)
         if isinstance(self.model, nn.Module):
@@ -390,62 +378,3 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         if not self.standardize:
             return nn.Sequential(nn.Identity(), body)
         return nn.Sequential(Standardize.of(inputs), body)
-
-    def _checked(
-        self, X: Any, bags: npt.ArrayLike | None, may_lack: bool, fitting: bool = True
-    ) -> tuple[Rows, npt.NDArray[Any]]:
-        """X as validated rows and one id for each of them, None where it may lack one and does."""
-        given = ids_or_none(bags) if may_lack else bags
-        rows, ids = validate_data(self, X, given, reset=fitting, **_ROWS)
-        if fitting:
-            self.shape_in_ = tuple(rows.shape[1:])
-        self._check_shape(rows)
-        return rows, ids
-
-    def _checked_rows(self, X: Any) -> Rows:
-        check_is_fitted(self)
-        rows = validate_data(self, X, reset=False, **_ROWS)
-        self._check_shape(rows)
-        return rows
-
-    def _check_shape(self, rows: Rows) -> None:
-        if rows.shape[1:] != self.shape_in_:
-            raise InputError(
-                f"an instance has shape {rows.shape[1:]}; {self.shape_in_} is expected."
-            )
-
-    def _precision(self, rows: Rows) -> np.dtype[Any]:
-        return np.dtype(rows.dtype) if self.standardize else np.dtype(np.float32)
-
-    def _matched(
-        self,
-        X: Any,
-        bags: npt.ArrayLike,
-        proportions: Proportions | None,
-        numbers_are: NumbersAre = "auto",
-    ) -> tuple[Rows, BagTargets]:
-        """Rows and bags of the classes that the model knows."""
-        refuse_swapped(bags)
-        rows, ids = self._checked(X, bags, proportions is not None, fitting=False)
-        if proportions is not None:
-            return rows, bag_targets(ids, proportions, self.classes_, numbers_are)
-        refuse_unknown_labels(ids, self.classes_)
-        return rows, label_targets(ids, self.classes_)
-
-    def _bag_data(self, rows: Rows, targets: BagTargets) -> BagData:
-        inputs = to_tensor(rows, self._precision(rows))
-        return BagData(inputs[torch.from_numpy(targets.order)], targets.bags)
-
-    def _logits(self, rows: Rows) -> torch.Tensor:
-        parts = pieces(rows, self._precision(rows))
-        return torch.cat([predict_logits(self.model_, part, self.device) for part in parts])
-
-    def _log_probs(self, rows: Rows, targets: BagTargets) -> torch.Tensor:
-        """(N, C) in the order of the targets."""
-        logits = self._logits(rows)[torch.from_numpy(targets.order)]
-        return logits.double().log_softmax(-1)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags

@@ -6,11 +6,13 @@ by validation. What is not named here is the same as there.
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Literal, TypedDict
 
 import numpy as np
 
-from bagwise.bags import IntArray
+from bagwise.bags import Bags, IntArray
 from bagwise.training import TrainingOptions
 
 DEFAULTS = TrainingOptions(
@@ -22,11 +24,32 @@ DEFAULTS = TrainingOptions(
     # It ends with small steps: where the bags are too few to choose an epoch, the last one is good.
     schedule="one_cycle",
 )
-"""Of `LLPClassifier`."""
+"""Of `LLPClassifier`, where a model is trained step by step."""
+
+LINEAR_LR = 1e-2
+LINEAR_STEPS = 500
 
 MANY_BAGS = 50  # enough that a tenth of them can choose an epoch
 MANY_STEPS = 500  # of an epoch
 LARGE_BATCH = 4096
+
+
+def defaults_for(model: object, bags: Bags, batch_instances: int | None = None) -> TrainingOptions:
+    """`DEFAULTS` for a model and these bags.
+
+    A linear model that is not fitted by maximum likelihood gets a rate of .01, 500 steps at least,
+    in 10 to 500 epochs, and a weight decay of 1 / N, which is a ridge of 1.
+
+    >>> defaults_for("linear", Bags([100] * 50, [[50, 50]] * 50)).epochs
+    26
+    >>> defaults_for("mlp", Bags([100] * 50, [[50, 50]] * 50)).epochs
+    50
+    """
+    if not (isinstance(model, str) and model == "linear"):
+        return DEFAULTS
+    steps = max(bags.n_instances / (batch_instances or DEFAULTS.batch_instances), 1)
+    epochs = int(np.clip(math.ceil(LINEAR_STEPS / steps), 10, 500))
+    return replace(DEFAULTS, epochs=epochs, lr=LINEAR_LR, weight_decay=1 / bags.n_instances)
 
 
 def share_held_out(asked: float | Literal["auto"], n_bags: int) -> float:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Mapping
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -54,55 +52,6 @@ def refuse_ids_as_labels(y: npt.ArrayLike, classes: npt.NDArray[Any]) -> None:
             "ids, use bag_score(X, bags, proportions), and scoring=bag_scorer(proportions) in "
             "scikit-learn's searches and cross-validation."
         )
-
-
-def refuse_ids_as_targets(ids: npt.NDArray[Any]) -> None:
-    """Bag ids in the place of y where scikit-learn's cross-validation takes y for class labels.
-
-    It encodes y as 0, 1, 2, ... before it predicts probabilities, and an encoded id may well be
-    that of another bag; it compares predictions with y, by default and in all scores of its own,
-    which puts the first candidate of a search first; and it puts rows of each "class" into every
-    fold, where part of a bag does not have the bag's proportions. No check of values is sure to
-    find any of this; the call itself shows, so `fit` looks whether its ids are scikit-learn's y.
-    """
-    frame: FrameType | None = sys._getframe()
-    while (frame := frame.f_back if frame else None) is not None:
-        function, given = frame.f_code.co_name, frame.f_locals
-        if (
-            frame.f_globals.get("__name__") != "sklearn.model_selection._validation"
-            or function not in ("_fit_and_predict", "_fit_and_score")
-            or not np.array_equal(np.asarray(given.get("y_train")), ids)
-        ):
-            continue
-        if function == "_fit_and_predict" and given.get("method") != "predict":
-            raise InputError(
-                f"cross_val_predict(method={given.get('method')!r}) takes y for class labels and "
-                "replaces bag ids by 0, 1, 2, ... Give it the ids apart from y: "
-                "cross_val_predict(model, X, groups=bags, cv=BagKFold(), "
-                "params={'bags': bags, 'proportions': proportions}, method=...), with "
-                "'llpclassifier__bags' and 'llpclassifier__proportions' for a pipeline."
-            )
-        if function == "_fit_and_score" and _compares_with_y(given.get("scorer")):
-            raise InputError(
-                "y holds bag ids, and this score compares predictions with y. Score by the bags' "
-                "counts, scoring=bag_scorer(proportions); or, where true labels are known, give "
-                "them as y, and the ids apart from y: groups=bags, and bags=bags beside "
-                "proportions for fit."
-            )
-        split = np.intersect1d(ids, np.asarray(given["y"])[given["test"]])
-        if split.size:
-            raise InputError(
-                f"bag {split.tolist()[0]!r} has rows to train on and rows to test on; folds must "
-                "keep bags whole, since their proportions hold for all their rows: cv=BagKFold()."
-            )
-
-
-def _compares_with_y(scorer: Any) -> bool:
-    """Whether it is one of scikit-learn's own scorers, or has one among several."""
-    several = getattr(scorer, "_scorers", None)
-    if several is not None:
-        return any(_compares_with_y(one) for one in several.values())
-    return type(scorer).__module__ == "sklearn.metrics._scorer"
 
 
 def refuse_unknown_labels(labels: npt.NDArray[Any], classes: npt.NDArray[Any]) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
+from bagwise.bags import Bags
 from bagwise.errors import InputError, InputTypeError
+from bagwise.estimator.defaults import defaults_for
 from bagwise.methods import METHODS, Method, make_method, takes
 from bagwise.posterior import check_engine
 from bagwise.training import TrainingOptions
@@ -20,6 +24,21 @@ if TYPE_CHECKING:
 
 
 _METHOD = "method__"  # before an option of the method
+STEP_BY_STEP = (
+    "epochs",
+    "lr",
+    "weight_decay",
+    "batch_instances",
+    "batch_bags",
+    "schedule",
+    "average",
+    "patience",
+    "optimizer",
+    "optimizer_options",
+    "schedule_options",
+    "augment",
+)
+"""Parameters of training step by step; maximum likelihood has none of them."""
 
 
 class MethodOptions(BaseEstimator):  # type: ignore[misc]
@@ -97,21 +116,24 @@ def new_seed(classifier: LLPClassifier) -> int:
     return int(workers_of(torch.device(classifier.device)).from_first(drawn))
 
 
-def training_options(classifier: LLPClassifier, seed: int, workers: int) -> TrainingOptions:
-    """How to train it."""
-    return TrainingOptions(
-        epochs=classifier.epochs,
-        lr=classifier.lr,
-        weight_decay=classifier.weight_decay,
-        batch_instances=classifier.batch_instances,
-        batch_bags=classifier.batch_bags,
-        schedule=classifier.schedule,
-        average=classifier.average,
-        patience=classifier.patience,
-        seed=seed,
-        optimizer=classifier.optimizer,
-        optimizer_options=classifier.optimizer_options or {},
-        schedule_options=classifier.schedule_options or {},
-        augment=classifier.augment,
-        workers=workers,
-    )
+def fold_seed(classifier: LLPClassifier) -> int:
+    """Of the folds of maximum likelihood: `random_state` if that is a number, else 0."""
+    given = classifier.random_state
+    seed = int(given) if isinstance(given, int | np.integer) else 0
+    return int(workers_of(torch.device(classifier.device)).from_first(seed))
+
+
+def trains_step_by_step(classifier: LLPClassifier) -> bool:
+    """Whether a parameter is given that only training step by step has a use for."""
+    given = any(getattr(classifier, name) is not None for name in STEP_BY_STEP)
+    return given or classifier.validation_fraction != "auto"
+
+
+def training_options(
+    classifier: LLPClassifier, bags: Bags, seed: int = 0, workers: int = 0
+) -> TrainingOptions:
+    """How to train it step by step on these bags."""
+    given = {name: getattr(classifier, name) for name in STEP_BY_STEP}
+    given = {name: value for name, value in given.items() if value is not None}
+    default = defaults_for(classifier.model, bags, given.get("batch_instances"))
+    return replace(default, seed=seed, workers=workers, **given)

@@ -59,11 +59,11 @@ _PARAMS: dict[str, Check] = {
     "model": maybe(short_text),
     "method": short_text,
     "engine": short_text,
-    "epochs": whole(),
-    "lr": number(0),
-    "weight_decay": number(0),
-    "batch_instances": whole(),
-    "batch_bags": whole(),
+    "epochs": maybe(whole()),
+    "lr": maybe(number(0)),
+    "weight_decay": maybe(number(0)),
+    "batch_instances": maybe(whole()),
+    "batch_bags": maybe(whole()),
     "schedule": maybe(short_text),
     "average": maybe(number(0, 1)),
     "validation_fraction": _share_or_auto,
@@ -87,9 +87,15 @@ _CONFIG = record(
         "shape": list_of(whole(1, MOST_FEATURES), 1, 8),
         "n_features_in": whole(1, MOST_FEATURES),
         "feature_names_in": maybe(list_of(text)),
-        "best_epoch": whole(1),
-        "history": list_of(record({}, others=any_number), 1),
-    }
+        "best_epoch": maybe(whole(1)),
+        "history": list_of(record({}, others=any_number)),
+    },
+    {  # since format 2
+        "temperature": number(0),
+        "maximum_likelihood": maybe(
+            record({"ridge": number(0), "objective": any_number, "bag_effects": number(0)})
+        ),
+    },
 )
 
 
@@ -125,7 +131,8 @@ def _check_together(config: dict[str, Any]) -> None:
         raise wrong(config["n_features_in"], "n_features_in", f"{shape[0]}, as in shape,")
     if names and len(names) != shape[0]:
         raise wrong(names, "feature_names_in", f"a list of {shape[0]}")
-    whole(1, len(config["history"]))(config["best_epoch"], "best_epoch")
+    if config.get("maximum_likelihood") is None:  # it has no epochs
+        whole(1, len(config["history"]))(config["best_epoch"], "best_epoch")
     classes_of(config)
 
 

@@ -1,7 +1,9 @@
 """A fitted classifier in a folder: config.json and model.safetensors, written in one step.
 
 A model that was fitted to a table has columns.json, fit.json and held_out_bags.csv beside them, a
-linear one intervals.safetensors, and one with bag effects effects.safetensors.
+linear one intervals.safetensors, and one with bag effects effects.safetensors. manifest.json has
+the digests of all of them but held_out_bags.csv: that is for people, who may open it in a
+spreadsheet and save it, and nothing is read from it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,7 @@ import torch
 from torch import nn
 
 from bagwise.errors import DamagedError, InputError
+from bagwise.likelihood.summary import LikelihoodFit
 from bagwise.methods import METHODS, Method, make_method
 from bagwise.networks import Factory, Standardize, make_model
 from bagwise.storage.config import check_config, classes_of
@@ -34,6 +37,7 @@ from bagwise.storage.files import (
     verify,
     write_atomically,
 )
+from bagwise.storage.manifest import MANIFEST, check_manifest, write_manifest
 from bagwise.storage.schema import read_json as parse
 from bagwise.storage.schema import shown
 
@@ -47,8 +51,10 @@ FIT = "fit.json"
 INTERVALS = "intervals.safetensors"
 EFFECTS = "effects.safetensors"
 HELD_OUT = "held_out_bags.csv"
-FORMAT = 1
-_NAMES = {CONFIG, TENSORS, COLUMNS, FIT, INTERVALS, EFFECTS, HELD_OUT}
+FORMAT = 2  # of config.json; since 2 there is a manifest, and maximum likelihood is said
+OLDEST = 1
+_TENSORS_FORMAT = 1
+_NAMES = {CONFIG, TENSORS, COLUMNS, FIT, INTERVALS, EFFECTS, HELD_OUT, MANIFEST}
 
 
 def save(
@@ -71,6 +77,7 @@ def save(
     classes = classifier.classes_
     if classes.dtype.kind not in "biufUO":
         raise InputError(f"classes of type {classes.dtype} cannot be saved; use text or numbers.")
+    likelihood = classifier.likelihood_
     config = {
         "format": FORMAT,
         **_plain_params(classifier),
@@ -81,6 +88,8 @@ def save(
         "feature_names_in": getattr(classifier, "feature_names_in_", np.array([])).tolist() or None,
         "best_epoch": classifier.best_epoch_,
         "history": classifier.history_,
+        "temperature": classifier.temperature_,
+        "maximum_likelihood": None if likelihood is None else _without_history(likelihood),
     }
     place = path.resolve()  # a link stays, and what it leads to is replaced
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -90,13 +99,14 @@ def save(
         for name, content in {CONFIG: config, **(beside or {})}.items():
             write_atomically(new / name, json.dumps(content, indent=1).encode())
         for name, found in (tensors_beside or {}).items():
-            save_tensors(new / name, found, {"format": FORMAT})
+            save_tensors(new / name, found, {"format": _TENSORS_FORMAT})
         for name, write in (writers_beside or {}).items():
             write(new / name)
         tensors = classifier.model_.state_dict()
         for name in {"0.mean", "0.std"} & tensors.keys() if classifier.standardize else ():
             tensors[name] = tensors[name].cpu().double()  # single precision on some devices
-        save_tensors(new / TENSORS, tensors, {"format": FORMAT})
+        save_tensors(new / TENSORS, tensors, {"format": _TENSORS_FORMAT})
+        write_manifest(new, apart=[HELD_OUT])
         replace_folder(new, place)
 
 
@@ -155,7 +165,7 @@ def refuse_other_things(path: Path) -> None:
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else {path.name}
     if path.is_dir() and names <= _NAMES:
         if CONFIG in names:
-            check_config(path / CONFIG, read_json(path / CONFIG, FORMAT))
+            check_config(path / CONFIG, read_json(path / CONFIG, FORMAT, OLDEST))
         return
     raise InputError(f"{path} holds other things than a Bagwise model; choose another folder.")
 
@@ -175,21 +185,51 @@ def _plain_params(classifier: LLPClassifier) -> dict[str, Any]:
                 'put @register("name") before the class.'
             )
         params["method"], options = method.name, method.get_params()
-    for name in ("model", "optimizer", "schedule", "augment"):  # functions are not saved
-        params[name] = params[name] if isinstance(params[name], str) else None
+    params["model"] = params["model"] if isinstance(params["model"], str) else None
+    for name in ("optimizer", "schedule", "augment"):  # functions are not saved, but not forgotten:
+        if callable(params[name]):  # a fit with the loaded parameters says that one is missing
+            params[name] = f"function {getattr(params[name], '__qualname__', type(params[name]))}"
     params["device"] = str(params["device"])
     if not isinstance(params["random_state"], int):
         params["random_state"] = None
     return {"params": params, "method_options": options}
 
 
-def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None) -> LLPClassifier:
-    """Read a classifier; what is missing, damaged or too new is a ValueError that says so."""
+def _without_history(fit: LikelihoodFit) -> dict[str, float]:
+    return {"ridge": fit.ridge, "objective": fit.objective, "bag_effects": fit.bag_effects}
+
+
+def refuse_table(path: Path) -> None:
+    """A table's model takes encoded rows; raw columns would be taken for these."""
+    if (path / COLUMNS).is_file():
+        raise InputError(
+            f"{path} is the model of a table, from bagwise fit; LLPClassifier would take its "
+            "columns as they are, without encoding them. Use bagwise predict, or in Python "
+            "bagwise.tabular.TableModel.load(path) with bagwise.tabular.predict_table."
+        )
+
+
+def check_files(path: Path, apart: Collection[str] = ()) -> None:
+    """Refuse a folder whose files are not those that were saved; older ones cannot tell."""
+    if read_json(path / CONFIG, FORMAT, OLDEST)["format"] >= 2:
+        check_manifest(path, [HELD_OUT, *apart])
+
+
+def load(
+    cls: type[LLPClassifier],
+    path: Path,
+    model: nn.Module | Factory | None = None,
+    device: str | None = None,
+) -> LLPClassifier:
+    """Read a classifier; what is missing, damaged or too new is a ValueError that says so.
+
+    `check_files` is to follow, when all that can be said about single files has been said.
+    """
     recover(path)
     for name in (CONFIG, TENSORS):
         if not (path / name).is_file():
             raise InputError(f"{path} has no {name}; it is not a complete Bagwise model folder.")
-    config = check_config(path / CONFIG, read_json(path / CONFIG, FORMAT))
+    config = check_config(path / CONFIG, read_json(path / CONFIG, FORMAT, OLDEST))
     tensors, _ = load_tensors(path / TENSORS)
     known = {*cls._get_param_names(), *(n for n in config["params"] if n.startswith("method__"))}
     if unknown := config["params"].keys() - known:
@@ -204,6 +244,13 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
         classifier.feature_names_in_ = np.array(config["feature_names_in"], dtype=object)
     classifier.history_ = config["history"]
     classifier.best_epoch_ = config["best_epoch"]
+    classifier.temperature_ = config.get("temperature", 1.0)
+    likelihood = config.get("maximum_likelihood")
+    classifier.likelihood_ = (
+        None if likelihood is None else LikelihoodFit(**likelihood, history=config["history"])
+    )
+    if device is not None:
+        classifier.device = device
     own = config["params"]["model"]
     if own is None and model is None:
         raise InputError(
@@ -238,13 +285,13 @@ def load(cls: type[LLPClassifier], path: Path, model: nn.Module | Factory | None
         reason = str(error).strip().split("\n")[-1].strip()
         raise InputError(f"{path / TENSORS} does not fit {CONFIG}: {reason}") from error
     try:
-        if (device := torch.device(classifier.device)).type == "meta":
+        if (place := torch.device(classifier.device)).type == "meta":
             raise RuntimeError("it holds no numbers")
-        classifier.model_.to(device).eval()
+        classifier.model_.to(place).eval()
     except (RuntimeError, AssertionError, ImportError, ValueError) as error:
         raise InputError(
-            f"{path / CONFIG} asks for the device {classifier.device!r}, which is not here; "
-            'write "cpu" in its place.'
+            f"the model in {path} computes on the device {classifier.device!r}, which is not here; "
+            'load it with device="cpu".'
         ) from error
     return classifier
 

@@ -5,6 +5,8 @@ from bagwise.extras import require
 require("pyarrow", "tables")
 
 from bagwise.tabular.bag_table import BagTable, read_bags  # noqa: E402
+from bagwise.tabular.model import TableModel  # noqa: E402
+from bagwise.tabular.predicting import predict_table  # noqa: E402
 from bagwise.tabular.reading import StoredBags, stored_bags  # noqa: E402
 
-__all__ = ["BagTable", "StoredBags", "read_bags", "stored_bags"]
+__all__ = ["BagTable", "StoredBags", "TableModel", "predict_table", "read_bags", "stored_bags"]

@@ -23,6 +23,7 @@ from bagwise.estimator import LLPClassifier
 from bagwise.estimator.defaults import searched
 from bagwise.estimator.parameters import new_method
 from bagwise.estimator.targets import NumbersAre
+from bagwise.likelihood.splits import Split, splits_of
 from bagwise.tabular import linear
 from bagwise.tabular.assessment import assess, held_out_table, of_label_file
 from bagwise.tabular.baseline import overall_shares
@@ -39,22 +40,19 @@ from bagwise.tabular.reading import Asked, rows_in_memory, rows_in_store
 from bagwise.tabular.source import Paths, columns_of
 from bagwise.tabular.store import Store, remove_store
 from bagwise.tabular.surprises import all_log_probs, surprising_in_pieces
-from bagwise.tabular.temperature import divide_logits, fit_temperature, tempered
-from bagwise.tabular.threads import threads_for
 from bagwise.tabular.trial import Trial, choose
 from bagwise.tabular.tuning import (
     FEWEST_BAGS,
     RATES,
     Search,
-    Split,
     most_epochs,
     patience,
-    splits_of,
     variant,
 )
 from bagwise.tabular.workspace import Tensors, Workspace, alone
 from bagwise.training.progress import WorkProgress
 from bagwise.training.run_state import OtherRunError
+from bagwise.training.temperature import divide_logits, fit_temperature, tempered
 
 _SEED = whole_number(0, 2**32 - 1)
 
@@ -209,21 +207,16 @@ def fit_table(
         assert chosen.log_probs is not None
         log_probs, held_out = chosen.log_probs, np.arange(len(targets.bags))
         if chosen.weights is not None:
-            history = [{"epoch": 1.0, "train_loss": float(chosen.weights["train_loss"])}]
-            classifier = variant(base, "linear", base.lr, 1).adopt(
-                linear.module_of(chosen.weights), names, training.shape, history
+            classifier = LLPClassifier(model="linear", standardize=False, random_state=seed).adopt(
+                linear.module_of(chosen.weights), names, training.shape, linear.facts_of(trials)
             )
         elif cross_validated:
             assert chosen.lr is not None
             assert chosen.epochs is not None
             classifier = variant(base, chosen.model, chosen.lr, chosen.epochs, verbose=progress)
-            with threads_for(base, targets.bags):
-                classifier = _trained(classifier, training, names, None, work)
+            classifier = _trained(classifier, training, names, None, work)
         else:
-            with threads_for(base, targets.bags):
-                classifier = _fit_most(
-                    base, training, names, splits[0], chosen, epochs, work, progress
-                )
+            classifier = _fit_most(base, training, names, splits[0], chosen, epochs, work, progress)
             log_probs = all_log_probs(classifier.model_, training.inputs)
         if not cross_validated:
             held_out = splits[0][1]
@@ -235,6 +228,7 @@ def fit_table(
         temperature = 1.0 if bag_effects else fit_temperature(log_probs[rows_held_out], part)
         own = tempered(log_probs[rows_held_out], temperature)
         divide_logits(classifier.model_, temperature)
+        classifier.temperature_ *= temperature
         facts = FitFacts(
             command=command,
             bagwise=bagwise.__version__,
@@ -244,11 +238,11 @@ def fit_table(
                 engine=engine,
                 model=chosen.model,
                 lr=chosen.lr,
-                epochs=None if chosen.lr is None else classifier.best_epoch_,
+                epochs=classifier.best_epoch_,
                 ridge=chosen.ridge,
                 bag_effects=linear.tau_of(chosen),
                 seed=seed,
-                temperature=temperature,
+                temperature=classifier.temperature_,
             ),
             tried=[Tried(t.model, t.setting, t.bag_loss) for t in trials],
             folds=len(splits),

@@ -22,18 +22,17 @@ from bagwise.likelihood import (
     LinearFit,
     bags_differ,
     choose_bag_effects,
-    choose_ridge,
 )
 from bagwise.likelihood.bag_effects import bags_to_look_at
+from bagwise.likelihood.splits import MOST_NUMBERS, Split, choose_on, fold_numbers
+from bagwise.likelihood.summary import LikelihoodFit, objective_of
 from bagwise.networks import make_model
 from bagwise.tabular.differences import BagsDiffer
 from bagwise.tabular.known_bags import KnownBags
 from bagwise.tabular.trial import Trial
-from bagwise.tabular.tuning import Split
 from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training.progress import WorkProgress
 
-MOST_NUMBERS = 20_000_000  # rows times columns, in double precision, more than once
 NUMBER = 64  # bytes of memory that one of these takes in all, where memory is limited
 _OWN = "own."  # before the names of what is known of the model with bag effects
 
@@ -59,13 +58,17 @@ def linear_trials(
     the final one is fitted to all.
     """
     with WorkProgress("linear model", "fits", 1, progress) as bar:
-        found = work.once("linear", partial(fitted, data, _folds(data, splits), bar.at))
+        found = work.once(
+            "linear", partial(fitted, data, fold_numbers(len(data.bags), splits), bar.at)
+        )
     return trials_of(found)
 
 
 def effect_trials(data: BagData, splits: Sequence[Split], work: Workspace) -> list[Trial]:
     """The linear model with an effect of each bag, and those without it, for comparison."""
-    found = work.once("bag-effects", partial(_fitted_with_effects, data, _folds(data, splits)))
+    found = work.once(
+        "bag-effects", partial(_fitted_with_effects, data, fold_numbers(len(data.bags), splits))
+    )
     own = {name.removeprefix(_OWN): x for name, x in found.items() if name.startswith(_OWN)}
     ridge = float(own["ridge"])
     trial = Trial(
@@ -110,6 +113,20 @@ def check_bag_effects(data: BagData, model: str, by_likelihood: bool) -> None:
         )
 
 
+def facts_of(trials: Sequence[Trial]) -> LikelihoodFit:
+    """What is known of the fit of the first of these, a linear model by maximum likelihood."""
+    chosen = trials[0]
+    assert chosen.weights is not None
+    assert chosen.ridge is not None
+    tried = {trial.ridge: trial.bag_loss for trial in reversed(trials) if trial.ridge is not None}
+    return LikelihoodFit(
+        ridge=chosen.ridge,
+        objective=float(chosen.weights["objective"]),
+        history=[{"ridge": r, "val_bag_loss": tried[r]} for r in sorted(tried, reverse=True)],
+        bag_effects=tau_of(chosen) or 0.0,
+    )
+
+
 def tau_of(chosen: Trial) -> float | None:
     """The standard deviation of bag effects, where the model has such."""
     if chosen.tau is None or chosen.weights is None:
@@ -143,14 +160,6 @@ def differences(chosen: Trial, data: BagData) -> BagsDiffer | None:
     return BagsDiffer(*bags_differ(logits, bags.select(some)))
 
 
-def _folds(data: BagData, splits: Sequence[Split]) -> IntArray:
-    """(B,) the split in which each bag is held out, -1 if in none."""
-    folds = np.full(len(data.bags), -1)
-    for number, (_, held_out) in enumerate(splits):
-        folds[held_out] = number
-    return folds
-
-
 def trials_of(found: Tensors) -> list[Trial]:
     """A trial of each ridge from what `fitted` found, the chosen one first."""
     chosen = int(found["chosen"])
@@ -174,11 +183,7 @@ def trials_of(found: Tensors) -> list[Trial]:
 def fitted(data: BagData, folds: IntArray, watch: Callable[[int, int], None]) -> Tensors:
     """What `choose_ridge` finds."""
     X = data.inputs.double().numpy()
-    with warnings.catch_warnings():
-        # A fit that ends before its optimum is judged by held-out bags like any other.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        found = choose_ridge(X, data.bags, folds=folds, watch=watch)
-    return _tensors(found, len(X))
+    return _tensors(choose_on(X, data.bags, folds, watch))
 
 
 def _fitted_with_effects(data: BagData, folds: IntArray) -> Tensors:
@@ -188,7 +193,7 @@ def _fitted_with_effects(data: BagData, folds: IntArray) -> Tensors:
         found = choose_bag_effects(X, data.bags, folds=folds)
     assert found.fit.effects is not None
     assert found.fit.spreads is not None
-    own = model_of(found.fit, len(X)) | {
+    own = model_of(found.fit) | {
         "ridge": torch.tensor(found.fit.ridge, dtype=torch.float64),
         "tau": torch.tensor(found.tau, dtype=torch.float64),
         "effects": torch.from_numpy(found.fit.effects),
@@ -198,10 +203,10 @@ def _fitted_with_effects(data: BagData, folds: IntArray) -> Tensors:
         "log_probs": torch.from_numpy(found.held_out_logits).log_softmax(-1).float(),
         "held_out_tau": torch.from_numpy(found.held_out_tau),
     }
-    return _tensors(found.without, len(X)) | {f"{_OWN}{name}": x for name, x in own.items()}
+    return _tensors(found.without) | {f"{_OWN}{name}": x for name, x in own.items()}
 
 
-def _tensors(found: ChosenRidge, n_rows: int) -> Tensors:
+def _tensors(found: ChosenRidge) -> Tensors:
     path = [score.ridge for score in found.path]
     log_probs = torch.from_numpy(found.held_out_logits).log_softmax(-1)
     return {
@@ -210,16 +215,16 @@ def _tensors(found: ChosenRidge, n_rows: int) -> Tensors:
         "of_bags": torch.from_numpy(np.stack([score.of_bags for score in found.path])),
         "chosen": torch.tensor(path.index(found.ridge)),
         "log_probs": log_probs.float(),
-        **model_of(found.fit, n_rows),
+        **model_of(found.fit),
     }
 
 
-def model_of(fit: LinearFit, n_rows: int) -> Tensors:
-    """A model of n rows as `module_of` takes it."""
+def model_of(fit: LinearFit) -> Tensors:
+    """A model as `module_of` takes it."""
     return {
         "weight": torch.from_numpy(fit.weights.T.copy()),
         "bias": torch.from_numpy(fit.intercept),
-        "train_loss": torch.tensor(-fit.log_likelihood / n_rows, dtype=torch.float64),
+        "objective": torch.tensor(objective_of(fit), dtype=torch.float64),
     }
 
 

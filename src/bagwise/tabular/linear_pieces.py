@@ -16,11 +16,12 @@ from bagwise.data.stored import StoredRows
 from bagwise.likelihood import LinearFit, covariance_in_pieces, fit_in_pieces
 from bagwise.likelihood.intervals import interval_ridge
 from bagwise.likelihood.pieces import Read, bag_log_likelihoods_in_pieces
+from bagwise.likelihood.splits import Split
 from bagwise.tabular.intervals import fit_of, tensors_of, too_many
 from bagwise.tabular.linear import fitted, model_of, module_of, most_numbers, trials_of
 from bagwise.tabular.surprises import all_log_probs
 from bagwise.tabular.trial import Trial
-from bagwise.tabular.tuning import Split, smaller
+from bagwise.tabular.tuning import smaller
 from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training.progress import WorkProgress
 
@@ -59,7 +60,7 @@ def trials_in_pieces(
             bar.begin(f"1 of {share} bags" if share > 1 else "all bags")
             begin = _fit(data, index, begin, f"{share}", work, bar)
     of_bags = np.full(len(bags), np.nan)
-    found = model_of(begin, int(bags.sizes[kept].sum()))
+    found = model_of(begin)
     of_bags[held_out] = bag_log_likelihoods_in_pieces(
         begin, _read(data, held_out), bags.select(held_out), _most(data)
     )

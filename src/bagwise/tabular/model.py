@@ -20,6 +20,7 @@ from bagwise.estimator import LLPClassifier
 from bagwise.likelihood import Covariance, EffectsOfFit
 from bagwise.storage import model_folder as archive
 from bagwise.storage.files import write_atomically
+from bagwise.storage.manifest import is_as_written
 from bagwise.tabular.columns import FORMAT as COLUMNS_FORMAT
 from bagwise.tabular.columns import OLDEST, Columns, Inputs
 from bagwise.tabular.facts import FitFacts
@@ -43,6 +44,7 @@ class TableModel:
         known_bags: the own effects of the bags it was fitted to; None for a model without.
         held_out: CSV with the true and predicted counts of every bag that was held out; empty of a
             model that does not have it.
+        fit_is_intact: whether fit.json is as it was written.
     """
 
     classifier: LLPClassifier
@@ -51,6 +53,7 @@ class TableModel:
     of_intervals: Tensors = field(default_factory=dict)
     known_bags: KnownBags | None = None
     held_out: bytes = b""
+    fit_is_intact: bool = True
 
     @property
     def facts(self) -> FitFacts:
@@ -58,7 +61,15 @@ class TableModel:
 
         It is looked at only here: a model predicts without it.
         """
-        return self.fit if isinstance(self.fit, FitFacts) else from_json(self.fit)
+        if isinstance(self.fit, FitFacts):
+            return self.fit
+        facts = from_json(self.fit)
+        if not self.fit_is_intact:
+            raise InputError(
+                f"{archive.FIT} is not as it was when the model was saved; restore it from a copy, "
+                "or fit again."
+            )
+        return facts
 
     @property
     def intervals(self) -> Covariance | None:
@@ -146,7 +157,7 @@ class TableModel:
             raise InputError(f"there is no folder {path}; give the --out folder of bagwise fit.")
         of_columns = _read(path / archive.COLUMNS, COLUMNS_FORMAT, OLDEST)
         fit = _read(path / archive.FIT, FIT_FORMAT)
-        classifier = LLPClassifier.load(path)
+        classifier = archive.load(LLPClassifier, path)
         try:
             columns = Columns.from_json(of_columns)
         except InputError as error:
@@ -161,7 +172,10 @@ class TableModel:
         known = KnownBags.load(path / archive.EFFECTS, len(classifier.classes_))
         table = path / archive.HELD_OUT  # for people; nothing is read from it
         held_out = table.read_bytes() if table.is_file() else b""
-        return cls(classifier, columns, fit, found, known, held_out)
+        # What the fit says about itself is not needed to predict, and is checked where it is used.
+        archive.check_files(path, apart=[archive.FIT])
+        intact = is_as_written(path, archive.FIT)
+        return cls(classifier, columns, fit, found, known, held_out, intact)
 
 
 def _read(path: Path, version: int, oldest: int | None = None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from bagwise.data.stored import StoredRows
 from bagwise.tabular.assessment import SURPRISING, surprising_bags
 from bagwise.tabular.facts import SurprisingBag
 from bagwise.tabular.model import log_probs_by
-from bagwise.tabular.temperature import tempered
+from bagwise.training.temperature import tempered
 
 _ROWS = 1 << 16  # that are predicted at a time; a model's own pieces are a part of them
 _BAG_ROWS = 200_000  # instances of bags that are looked at at a time

@@ -19,11 +19,11 @@ from bagwise.data.inputs import full, take
 from bagwise.errors import InputError
 from bagwise.estimator import LLPClassifier
 from bagwise.likelihood.bends import bags_to_judge_by, bend_scores, may_bend
-from bagwise.likelihood.ridge import bag_folds, mean_per_instance
+from bagwise.likelihood.ridge import mean_per_instance
+from bagwise.likelihood.splits import Split, up_to
 from bagwise.tabular.baseline import baseline_log_likelihoods, overall_shares
 from bagwise.tabular.intervals import fit_of
 from bagwise.tabular.model import log_probs_by
-from bagwise.tabular.threads import threads_for
 from bagwise.tabular.trial import Trial, by_loss
 from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training import Callback, DivergedError
@@ -33,22 +33,13 @@ from bagwise.training.ray_cluster import do_all
 from bagwise.training.selection import best_index
 
 RATES = {"linear": (1e-3, 3e-3, 1e-2, 3e-2), "mlp": (3e-4, 1e-3, 3e-3)}
-FOLDS = 5
-CROSS_VALIDATED = 50_000  # instances up to which every bag is held out once,
-FEW_BAGS, FEW_BAGS_INSTANCES = 50, 500_000  # and where there are so few bags, up to more
-HELD_OUT = 0.1  # share of the bags otherwise,
-MOST_HELD_OUT = 200_000  # up to so many instances
-PILOT = 100_000  # instances that rates are tried on,
-PILOT_BAGS = 10  # and bags, at least
+PILOT = 100_000  # instances that rates are tried on
 PILOT_EPOCHS = 8
 FEWEST_BAGS = 10  # of which it can be told whether another than a linear model is better
 VISITS = 2e6  # instances that training looks at, in all epochs together
 RUNG = 30_000  # instances, and
 RUNG_VISITS = 60_000  # looks at them, after which hopeless rates and models are left
 RUNG_EPOCHS = 16  # but no more epochs than that
-
-Split = tuple[IntArray, IntArray]
-"""Bags to train on, bags held out."""
 
 
 def most_epochs(n_instances: int) -> int:
@@ -59,26 +50,6 @@ def most_epochs(n_instances: int) -> int:
 def patience(epochs: int) -> int:
     """Epochs without improvement after which training stops."""
     return min(max(2, epochs // 3), 15)
-
-
-def splits_of(bags: Bags, seed: int) -> list[Split]:
-    """Five folds of the bags for small tables, so that each bag is held out once; else one split.
-
-    Folds are balanced by their instances; of fewer than ten bags each is a fold of its own.
-
-    >>> [len(held_out) for _, held_out in splits_of(Bags([10] * 12, [[5, 5]] * 12), seed=0)]
-    [3, 3, 2, 2, 2]
-    """
-    order = np.random.default_rng(seed).permutation(len(bags))
-    few = len(bags) < FEW_BAGS and bags.n_instances <= FEW_BAGS_INSTANCES
-    if few or bags.n_instances <= CROSS_VALIDATED:
-        fold = bag_folds(bags, FOLDS, seed)
-        parts = [np.flatnonzero(fold == number) for number in range(fold.max() + 1)]
-    else:
-        tenth = order[: max(round(HELD_OUT * len(bags)), 1)]
-        parts = [_up_to(bags, tenth if len(bags) >= FEW_BAGS else order[: -(-len(bags) // FOLDS)])]
-    everything = np.arange(len(bags))
-    return [(np.setdiff1d(everything, part), np.sort(part)) for part in parts]
 
 
 class Search:
@@ -350,8 +321,7 @@ def _train_fold(
     kept, held_out = (data.select(index) for index in split)
     keeping = _Keeping(held_out.inputs)
     try:
-        with threads_for(tried, data.bags):
-            tried.fit_bags(kept, classes, held_out, callbacks=[keeping, counting])
+        tried.fit_bags(kept, classes, held_out, callbacks=[keeping, counting])
         curve = [row["val_bag_loss"] for row in tried.history_]
     except DivergedError:
         curve = [math.inf]
@@ -394,10 +364,4 @@ def smaller(bags: Bags, split: Split, instances: int) -> Split:
     """Some of the bags of a split, at random, up to so many instances to train on."""
     rng = np.random.default_rng(0)
     kept, held_out = (rng.permutation(part) for part in split)
-    return np.sort(_up_to(bags, kept, instances)), np.sort(_up_to(bags, held_out, instances // 2))
-
-
-def _up_to(bags: Bags, order: IntArray, instances: int = MOST_HELD_OUT) -> IntArray:
-    """The first of these bags, up to so many instances; ten of them at least."""
-    n = int((np.cumsum(bags.sizes[order]) <= instances).sum())
-    return order[: max(n, PILOT_BAGS)]
+    return np.sort(up_to(bags, kept, instances)), np.sort(up_to(bags, held_out, instances // 2))

@@ -1,4 +1,4 @@
-"""How many threads PyTorch takes for the steps of a table."""
+"""How many threads PyTorch takes for the steps of a training."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from contextlib import contextmanager
 import torch
 
 from bagwise.bags import Bags
-from bagwise.estimator import LLPClassifier
+from bagwise.training.options import TrainingOptions
 
 SMALL = 1000  # rows of a step, below which threads are not worth waiting for each other
 
 
 @contextmanager
-def threads_for(classifier: LLPClassifier, bags: Bags) -> Iterator[None]:
-    """One thread while a classifier is trained in small batches, otherwise as many as there were.
+def threads_for(options: TrainingOptions, bags: Bags) -> Iterator[None]:
+    """One thread while a model is trained in small batches, otherwise as many as there were.
 
     A small step is over in milliseconds, and its threads wait for each other by spinning. Where
     other work runs on the machine, or where a container may use fewer cores than it sees, that
     takes ten times as long as the step itself.
     """
     before = torch.get_num_threads()
-    rows = max(classifier.batch_instances, classifier.batch_bags * float(bags.sizes.mean()))
+    rows = max(options.batch_instances, options.batch_bags * float(bags.sizes.mean()))
     if rows < SMALL:
         torch.set_num_threads(1)
     try:

@@ -1,0 +1,203 @@
+"""What a fitted classifier says about rows and bags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from bagwise.bags import FloatArray
+from bagwise.data import BagData
+from bagwise.errors import InputError
+from bagwise.estimator.inputs import Rows, pieces, to_tensor
+from bagwise.estimator.knowledge import NumbersAre
+from bagwise.estimator.mixups import (
+    refuse_ids_as_labels,
+    refuse_swapped,
+    refuse_unknown_labels,
+)
+from bagwise.estimator.parameters import MethodOptions
+from bagwise.estimator.proportions import Proportions
+from bagwise.estimator.targets import BagTargets, bag_targets, ids_or_none, label_targets
+from bagwise.networks import Standardize
+from bagwise.posterior import bag_posterior, most_probable_labeling
+from bagwise.training.evaluation import log_likelihoods, predict_logits
+
+# What scikit-learn's validation lets through as rows.
+_ROWS: dict[str, Any] = {
+    "accept_sparse": "csr",
+    "allow_nd": True,
+    "dtype": [np.float32, np.float64],
+}
+
+
+class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
+    """Checks rows as scikit-learn does, and predicts with the fitted `model_`.
+
+    Attributes: as of `bagwise.LLPClassifier`.
+    """
+
+    standardize: bool
+    device: str
+    model_: nn.Module
+    classes_: npt.NDArray[Any]
+    shape_in_: tuple[int, ...]
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """(N, C) logits; with two classes (N,), the second's minus the first's."""
+        logits: FloatArray = self._logits(self._checked_rows(X)).double().numpy()
+        return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """(N, C) probabilities of the classes, in the order of `classes_`."""
+        logits = self._logits(self._checked_rows(X))
+        probabilities: FloatArray = logits.double().softmax(-1).numpy()
+        return probabilities
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """(N,) the most probable class of each row."""
+        best = self._logits(self._checked_rows(X)).argmax(-1).numpy()
+        labels: npt.NDArray[Any] = self.classes_[best]
+        return labels
+
+    def score(self, X: Any, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Accuracy, where the true labels y of single instances are known; see `bag_score`.
+
+        After learning from bags, a y that has other values than the classes is refused.
+        """
+        check_is_fitted(self)
+        if getattr(self, "_from_bags", True):
+            refuse_ids_as_labels(y, self.classes_)
+        return float(super().score(X, y, sample_weight))
+
+    def bag_score(
+        self,
+        X: Any,
+        bags: npt.ArrayLike,
+        proportions: Proportions | None = None,
+        numbers_are: NumbersAre = "auto",
+    ) -> float:
+        """Mean log P(S|X) / K per instance of these bags: the higher, the better."""
+        check_is_fitted(self)
+        rows, targets = self._matched(X, bags, proportions, numbers_are)
+        logits = self._logits(rows)[torch.from_numpy(targets.order)]
+        return float(log_likelihoods(logits, targets.bags).sum()) / len(logits)
+
+    def label_bags(
+        self,
+        X: Any,
+        bags: npt.ArrayLike,
+        proportions: Proportions,
+        numbers_are: NumbersAre = "auto",
+    ) -> tuple[FloatArray, npt.NDArray[Any]]:
+        """Label the instances of bags whose counts are known, these counts taken into account.
+
+        Returns:
+            ((N, C) the probability of each class given the bag's counts, (N,) the most probable
+            labels that have exactly those counts, or given what is known of counts that are not
+            exact), in the order of the rows given.
+        """
+        check_is_fitted(self)
+        rows, targets = self._matched(X, bags, proportions, numbers_are)
+        log_probs = self._log_probs(rows, targets)
+        posterior = np.empty(log_probs.shape)
+        posterior[targets.order] = bag_posterior(log_probs, targets.bags).weights.numpy()
+        labels = np.empty(len(log_probs), dtype=self.classes_.dtype)
+        labels[targets.order] = self.classes_[
+            most_probable_labeling(log_probs, targets.bags).numpy()
+        ]
+        return posterior, labels
+
+    @property
+    def coef_(self) -> FloatArray:
+        """Weights of a linear model in the units of X: (C, d), or (1, d) of two classes.
+
+        `decision_function(X)` is X coef_' + intercept_, of images X flattened.
+        """
+        return self._coefficients()[0]
+
+    @property
+    def intercept_(self) -> FloatArray:
+        """(C,) intercepts of a linear model in the units of X, or (1,) of two classes."""
+        return self._coefficients()[1]
+
+    def _coefficients(self) -> tuple[FloatArray, FloatArray]:
+        if not (isinstance(self.model, str) and self.model == "linear"):
+            raise AttributeError(f"only a linear model has coefficients; model is {self.model!r}.")
+        check_is_fitted(self)
+        first, layer = self.model_[0], self.model_[1][-1]  # type: ignore[index]
+        W, b = (tensor.detach().cpu().double() for tensor in (layer.weight, layer.bias))
+        if isinstance(first, Standardize):
+            mean, std = (
+                tensor.cpu().double().expand(self.shape_in_).flatten()
+                for tensor in (first.mean, first.std)
+            )
+            W = W / std
+            b = b - W @ mean
+        if len(W) == 2:
+            W, b = W[1:] - W[:1], b[1:] - b[:1]
+        return W.numpy(), b.numpy()
+
+    def _checked(
+        self, X: Any, bags: npt.ArrayLike | None, may_lack: bool, fitting: bool = True
+    ) -> tuple[Rows, npt.NDArray[Any]]:
+        """X as validated rows and one id for each of them, None where it may lack one and does."""
+        given = ids_or_none(bags) if may_lack else bags
+        rows, ids = validate_data(self, X, given, reset=fitting, **_ROWS)
+        if fitting:
+            self.shape_in_ = tuple(rows.shape[1:])
+        self._check_shape(rows)
+        return rows, ids
+
+    def _checked_rows(self, X: Any) -> Rows:
+        check_is_fitted(self)
+        rows = validate_data(self, X, reset=False, **_ROWS)
+        self._check_shape(rows)
+        return rows
+
+    def _check_shape(self, rows: Rows) -> None:
+        if rows.shape[1:] != self.shape_in_:
+            raise InputError(
+                f"an instance has shape {rows.shape[1:]}; {self.shape_in_} is expected."
+            )
+
+    def _precision(self, rows: Rows) -> np.dtype[Any]:
+        return np.dtype(rows.dtype) if self.standardize else np.dtype(np.float32)
+
+    def _matched(
+        self,
+        X: Any,
+        bags: npt.ArrayLike,
+        proportions: Proportions | None,
+        numbers_are: NumbersAre = "auto",
+    ) -> tuple[Rows, BagTargets]:
+        """Rows and bags of the classes that the model knows."""
+        refuse_swapped(bags)
+        rows, ids = self._checked(X, bags, proportions is not None, fitting=False)
+        if proportions is not None:
+            return rows, bag_targets(ids, proportions, self.classes_, numbers_are)
+        refuse_unknown_labels(ids, self.classes_)
+        return rows, label_targets(ids, self.classes_)
+
+    def _bag_data(self, rows: Rows, targets: BagTargets) -> BagData:
+        inputs = to_tensor(rows, self._precision(rows))
+        return BagData(inputs[torch.from_numpy(targets.order)], targets.bags)
+
+    def _logits(self, rows: Rows) -> torch.Tensor:
+        parts = pieces(rows, self._precision(rows))
+        return torch.cat([predict_logits(self.model_, part, self.device) for part in parts])
+
+    def _log_probs(self, rows: Rows, targets: BagTargets) -> torch.Tensor:
+        """(N, C) in the order of the targets."""
+        logits = self._logits(rows)[torch.from_numpy(targets.order)]
+        return logits.double().log_softmax(-1)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,73 @@
+"""Which bags are held out in turn, and the linear model whose ridge is chosen on them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from bagwise.bags import Bags, IntArray
+from bagwise.likelihood.ridge import FOLDS, ChosenRidge, bag_folds, choose_ridge
+
+MOST_NUMBERS = 20_000_000  # rows times columns, in double precision, more than once
+CROSS_VALIDATED = 50_000  # instances up to which every bag is held out once,
+FEW_BAGS, FEW_BAGS_INSTANCES = 50, 500_000  # and where there are so few bags, up to more
+HELD_OUT = 0.1  # share of the bags otherwise,
+MOST_HELD_OUT = 200_000  # up to so many instances
+FEWEST_HELD_OUT = 10  # bags, however large
+
+Split = tuple[IntArray, IntArray]
+"""Bags to train on, bags held out."""
+
+
+def splits_of(bags: Bags, seed: int) -> list[Split]:
+    """Five folds of the bags for small tables, so that each bag is held out once; else one split.
+
+    Folds are balanced by their instances; of fewer than ten bags each is a fold of its own.
+
+    >>> [len(held_out) for _, held_out in splits_of(Bags([10] * 12, [[5, 5]] * 12), seed=0)]
+    [3, 3, 2, 2, 2]
+    """
+    order = np.random.default_rng(seed).permutation(len(bags))
+    few = len(bags) < FEW_BAGS and bags.n_instances <= FEW_BAGS_INSTANCES
+    if few or bags.n_instances <= CROSS_VALIDATED:
+        fold = bag_folds(bags, FOLDS, seed)
+        parts = [np.flatnonzero(fold == number) for number in range(fold.max() + 1)]
+    else:
+        tenth = order[: max(round(HELD_OUT * len(bags)), 1)]
+        parts = [up_to(bags, tenth if len(bags) >= FEW_BAGS else order[: -(-len(bags) // FOLDS)])]
+    everything = np.arange(len(bags))
+    return [(np.setdiff1d(everything, part), np.sort(part)) for part in parts]
+
+
+def up_to(bags: Bags, order: IntArray, instances: int = MOST_HELD_OUT) -> IntArray:
+    """The first of these bags, up to so many instances; ten of them at least."""
+    n = int((np.cumsum(bags.sizes[order]) <= instances).sum())
+    return order[: max(n, FEWEST_HELD_OUT)]
+
+
+def fold_numbers(n_bags: int, splits: Sequence[Split]) -> IntArray:
+    """(B,) the split in which each bag is held out, -1 if in none.
+
+    >>> fold_numbers(3, [(np.array([0, 1]), np.array([2]))])
+    array([-1, -1,  0])
+    """
+    folds = np.full(n_bags, -1)
+    for number, (_, held_out) in enumerate(splits):
+        folds[held_out] = number
+    return folds
+
+
+def choose_on(
+    X: npt.ArrayLike,
+    bags: Bags,
+    folds: IntArray,
+    watch: Callable[[int, int], None] | None = None,
+) -> ChosenRidge:
+    """`choose_ridge` on these folds, for a caller who tells how the model did on held-out bags."""
+    with warnings.catch_warnings():
+        # A fit that ends before its optimum is judged by held-out bags like any other.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return choose_ridge(X, bags, folds=folds, watch=watch)
