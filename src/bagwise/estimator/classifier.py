@@ -31,6 +31,7 @@ from bagwise.estimator.mixups import (
     refuse_unknown_labels,
     three_parts,
     warn_of_ids,
+    warn_of_other_rows,
 )
 from bagwise.estimator.parameters import MethodOptions, new_method, new_seed, training_options
 from bagwise.estimator.proportions import Proportions
@@ -194,6 +195,7 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         """
         check_all(_PARAMETERS, self)
         refuse_swapped(y)
+        warn_of_other_rows(2, X=X, y=y, bags=bags, labels=labels)
         if bags is not None and proportions is None:
             raise InputError("bags are given without proportions; what is known of them is needed.")
         rows, ids = self._checked(X, y if bags is None else bags, proportions is not None)
@@ -328,6 +330,7 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         After learning from bags, a y that has other values than the classes is refused.
         """
         check_is_fitted(self)
+        warn_of_other_rows(2, X=X, y=y)
         if getattr(self, "_from_bags", True):
             refuse_ids_as_labels(y, self.classes_)
         return float(super().score(X, y, sample_weight))
@@ -426,6 +429,7 @@ class LLPClassifier(ClassifierMixin, MethodOptions):  # type: ignore[misc]
     ) -> tuple[Rows, BagTargets]:
         """Rows and bags of the classes that the model knows."""
         refuse_swapped(bags)
+        warn_of_other_rows(3, X=X, bags=bags)
         rows, ids = self._checked(X, bags, proportions is not None, fitting=False)
         if proportions is not None:
             return rows, bag_targets(ids, proportions, self.classes_, numbers_are)
