@@ -259,3 +259,44 @@ def test_folds_are_of_groups_where_they_are_given() -> None:
         assert not set(BAGS[train]) & set(BAGS[test])
     with pytest.raises(ValueError, match="needs the bag of each row"):
         next(BagKFold(3).split(X))
+
+
+FRAME = pd.DataFrame(X, index=[f"flower {i}" for i in range(150)])
+IDS = pd.Series(BAGS, index=FRAME.index)
+OTHER_ROWS = "have different indexes .* combined by position"
+
+
+def test_pandas_objects_whose_rows_are_in_another_order_are_warned_about() -> None:
+    shuffled = FRAME.sample(frac=1, random_state=0)
+    model = LLPClassifier(model="linear", epochs=1)
+    with pytest.warns(UserWarning, match=f"rows of X and y {OTHER_ROWS}") as found:
+        model.fit(shuffled, IDS, SHARES)
+    assert found[0].filename == __file__
+    labels = pd.Series([None] * 150, index=shuffled.index, dtype=object)
+    calls = [
+        lambda: model.fit(FRAME, proportions=SHARES, bags=IDS.sample(frac=1, random_state=1)),
+        lambda: model.fit(FRAME, IDS, SHARES, labels=labels),
+        lambda: model.bag_score(shuffled, IDS, SHARES),
+        lambda: model.label_bags(shuffled, IDS, SHARES),
+        lambda: model.score(shuffled, pd.Series(y, index=FRAME.index)),
+        lambda: bag_scorer(SHARES)(model, shuffled, IDS),
+        lambda: model.fit(FRAME, IDS, SHARES, (shuffled, IDS, SHARES)),
+    ]
+    for call in calls:
+        with pytest.warns(UserWarning, match=OTHER_ROWS) as found:
+            call()
+        assert found[0].filename == __file__
+    numbered = FRAME.reset_index(drop=True)
+    with pytest.warns(UserWarning, match=OTHER_ROWS):  # the names are the same numbers
+        model.fit(numbered.sample(frac=1, random_state=0), pd.Series(BAGS), SHARES)
+
+
+def test_rows_in_the_same_order_or_only_numbered_are_not_warned_about() -> None:
+    model = LLPClassifier(model="linear", epochs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        model.fit(FRAME, IDS, SHARES)
+        model.fit(FRAME, IDS.reset_index(drop=True), SHARES)
+        model.fit(FRAME, IDS.to_numpy(), SHARES)
+        model.fit(FRAME, list(IDS), SHARES)
+        model.label_bags(FRAME.to_numpy(), IDS, SHARES)

@@ -27,6 +27,7 @@ from bagwise.estimator.mixups import (
     refuse_swapped,
     three_parts,
     warn_of_ids,
+    warn_of_other_rows,
 )
 from bagwise.estimator.parameters import fold_seed, new_method, new_seed, training_options
 from bagwise.estimator.prediction import Predictions
@@ -209,6 +210,7 @@ class LLPClassifier(Predictions):
         """
         check_all(_PARAMETERS, self)
         refuse_swapped(y)
+        warn_of_other_rows(2, X=X, y=y, bags=bags, labels=labels)
         if bags is not None and proportions is None:
             raise InputError("bags are given without proportions; what is known of them is needed.")
         rows, ids = self._checked(X, y if bags is None else bags, proportions is not None)

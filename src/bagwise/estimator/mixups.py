@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,36 @@ def refuse_swapped(y: Any) -> None:
             f"y is a {type(y).__name__}; the bag id of each row is expected second, and the "
             "proportions third: fit(X, bags, proportions)."
         )
+
+
+def warn_of_other_rows(stacklevel: int, **given: Any) -> None:
+    """Warn where pandas objects with a row for each instance have them in another order.
+
+    They are combined by position, as in scikit-learn. A plain numbering 0, 1, 2, ... beside names
+    of rows tells nothing: it is what `reset_index` leaves.
+
+    Args:
+        stacklevel: of the warning.
+        given: what is combined, by name; anything but pandas objects is passed over.
+    """
+    indexes = {name: x.index for name, x in given.items() if hasattr(x, "iloc")}
+    for (one, index), (other, own) in combinations(indexes.items(), 2):
+        if len(index) != len(own) or index.equals(own):
+            continue
+        numbered = any(_is_numbering(x) for x in (index, own))
+        if not numbered or index.isin(own).all():
+            warnings.warn(
+                f"the rows of {one} and {other} have different indexes ({index[0]!r} and "
+                f"{own[0]!r} in the first row), but are combined by position. Put them into the "
+                f"same order, {other}.loc[{one}.index] for instance; if they are, use reset_index.",
+                UserWarning,
+                stacklevel=stacklevel + 1,
+            )
+            return
+
+
+def _is_numbering(index: Any) -> bool:
+    return bool(np.array_equal(np.asarray(index), np.arange(len(index))))
 
 
 def refuse_ids_as_labels(y: npt.ArrayLike, classes: npt.NDArray[Any]) -> None:

@@ -20,6 +20,7 @@ from bagwise.estimator.mixups import (
     refuse_ids_as_labels,
     refuse_swapped,
     refuse_unknown_labels,
+    warn_of_other_rows,
 )
 from bagwise.estimator.parameters import MethodOptions
 from bagwise.estimator.proportions import Proportions
@@ -71,6 +72,7 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         After learning from bags, a y that has other values than the classes is refused.
         """
         check_is_fitted(self)
+        warn_of_other_rows(2, X=X, y=y)
         if getattr(self, "_from_bags", True):
             refuse_ids_as_labels(y, self.classes_)
         return float(super().score(X, y, sample_weight))
@@ -178,6 +180,7 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
     ) -> tuple[Rows, BagTargets]:
         """Rows and bags of the classes that the model knows."""
         refuse_swapped(bags)
+        warn_of_other_rows(3, X=X, bags=bags)
         rows, ids = self._checked(X, bags, proportions is not None, fitting=False)
         if proportions is not None:
             return rows, bag_targets(ids, proportions, self.classes_, numbers_are)

@@ -13,6 +13,7 @@ from sklearn.model_selection import GroupKFold
 from bagwise.data import BagData
 from bagwise.errors import InputError
 from bagwise.estimator.knowledge import NumbersAre
+from bagwise.estimator.mixups import warn_of_other_rows
 from bagwise.estimator.proportions import Proportions
 from bagwise.estimator.targets import bag_targets
 from bagwise.training.evaluation import log_likelihoods
@@ -71,6 +72,7 @@ def bag_scorer(
     """
 
     def score(estimator: Any, X: Any, bags: npt.ArrayLike) -> float:
+        warn_of_other_rows(2, X=X, bags=bags)
         targets = bag_targets(bags, proportions, estimator.classes_, numbers_are)
         probabilities = np.asarray(estimator.predict_proba(X), dtype=np.float64)[targets.order]
         log_probs = torch.from_numpy(np.log(np.maximum(probabilities, 1e-300)))

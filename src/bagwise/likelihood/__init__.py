@@ -7,6 +7,7 @@ coefficients are, `choose_bag_effects` whether bags differ by more than their ro
 """
 
 from bagwise.likelihood.bag_effects import ChosenBagEffects, bags_differ, choose_bag_effects
+from bagwise.likelihood.effect_posterior import posterior_with_effects
 from bagwise.likelihood.effect_shares import (
     EffectsOfFit,
     effects_of_fit,
@@ -55,4 +56,5 @@ __all__ = [
     "fit_with_variance",
     "group_shares_with_effects",
     "mean_softmax",
+    "posterior_with_effects",
 ]

@@ -16,6 +16,7 @@ import pyarrow as pa
 from bagwise.errors import InputError
 from bagwise.tabular.columns import Column, Floats, Kind, Log, infinite_note
 from bagwise.tabular.names import counted
+from bagwise.tabular.survey_weights import looks_like_weights, weights_note
 from bagwise.tabular.values import numbers_of
 
 SAMPLE = 20_000  # values that quantiles are taken of, and up to twice as many
@@ -39,6 +40,7 @@ class NumberLearner:
 
     def __init__(self, name: str, kind: Kind, wanted: bool) -> None:
         self.name, self.kind = name, kind
+        self.wanted = wanted
         self.numbering = None if wanted or kind != "numeric" else _Numbering()
         self.infinite: Counter[str] = Counter()
         self.sample = _Sample()
@@ -73,6 +75,9 @@ class NumberLearner:
             return "it numbers the rows; name it in --features if it is more than that"
         std = math.sqrt(self.squares / self.n) if math.isfinite(self.squares) else math.inf
         column = Column(self.name, self.kind, self.mean, std, missing=self.missing > 0)
+        unasked = self.kind == "numeric" and not self.wanted
+        if unasked and looks_like_weights(self.name, self.sample.values()):
+            warnings.warn(weights_note(self.name), UserWarning, stacklevel=2)
         return number_column(column, self.sample.values(), self.n)
 
 

@@ -17,7 +17,7 @@ import torch
 from bagwise.bags import FloatArray, IntArray
 from bagwise.errors import InputError
 from bagwise.estimator.targets import NumbersAre
-from bagwise.likelihood import effects_of_shares, mean_softmax
+from bagwise.likelihood import effects_of_shares, mean_softmax, posterior_with_effects
 from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.storage.files import refuse_foreign, unfinished
 from bagwise.tabular.bag_table import match_rows, match_some, places
@@ -208,9 +208,11 @@ def label_table(
     exactly these counts. If the model is right, the former is right more often; the latter has the
     right totals. Where counts are not exact, what is known of them takes their place, and the
     totals are those that are most probable. Rows of bags that are left out (`skip_unmatched`) are
-    left out. The own effect of a bag does not matter here: given the counts, the labels do not
-    depend on it. With `row_labels`, a column of labels of some rows, these are kept and the others
-    have the rest of the counts.
+    left out. The own effect of a bag does not matter where its counts are exact: given them, the
+    labels do not depend on it. Where they are not, the labels given what is known are averaged over
+    the effects that go with it, and `label` is at their mean. What the fit knew of a bag's effect
+    is not used: it may come from the same counts, which would count twice. With `row_labels`, a
+    column of labels of some rows, these are kept and the others have the rest of the counts.
     """
     source = Source(data, typed=False)
     known = read_labels(labels, key, known=model.classes, numbers_are=labels_are)
@@ -244,7 +246,12 @@ def label_table(
         for index in bags.batches(_CHUNK, torch.arange(len(bags))):
             rows, some = bags.rows(index), bags.select(index)
             part = log_probs[torch.from_numpy(rows)].double()
-            posterior[rows] = bag_posterior(part, some).weights.numpy()
+            if model.known_bags is None or some.is_sharp.all():
+                posterior[rows] = bag_posterior(part, some).weights.numpy()
+            else:
+                tau = model.known_bags.effects.tau
+                posterior[rows], effects = posterior_with_effects(part, some, tau)
+                part = (part + torch.from_numpy(effects[some.bag_of_row])).log_softmax(-1)
             best[rows] = most_probable_labeling(part, some).numpy()
             bar.advance(len(rows))
     row = 0
