@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import multiprocessing.process
 import os
+import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import settings
 
 import bagwise
+import fitted
 
 # `make test` tries the same examples every time; `make fuzz` tries many new ones.
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
@@ -72,3 +75,46 @@ def hears_ctrl_c() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+Shared = Callable[[Callable[[Path], None]], Path]
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
+    """Makes a folder by a function of `fitted`, once for all tests; they only read there."""
+    root = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        root = root.parent
+
+    def folder(make: Callable[[Path], None]) -> Path:
+        place, done = root / make.__name__, root / f"{make.__name__}.done"
+        with FileLock(root / f"{make.__name__}.lock"):
+            if not done.exists():
+                shutil.rmtree(place, ignore_errors=True)
+                place.mkdir()
+                make(place)
+                done.touch()
+        return place
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def patients(shared: Shared) -> Path:
+    return shared(fitted.patients)
+
+
+@pytest.fixture(scope="session")
+def precincts(shared: Shared) -> Path:
+    return shared(fitted.precincts)
+
+
+@pytest.fixture(scope="session")
+def wards(shared: Shared) -> Path:
+    return shared(fitted.wards)
+
+
+@pytest.fixture(scope="session")
+def schools(shared: Shared) -> Path:
+    return shared(fitted.schools)

@@ -13,10 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from scipy.special import expit
 from typer.testing import CliRunner
 
-from bagwise.bags import FloatArray
 from bagwise.cli import app
 from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.storage.files import load_tensors, save_tensors
@@ -27,8 +25,7 @@ from bagwise.tabular.known_shares import shares_of
 from bagwise.tabular.labels import LabelTable
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.shares import GroupShare, estimate_shares
-
-B, NEW = 80, 10
+from fitted import NEW, B, make_schools
 
 
 def command(*arguments: Any) -> tuple[int, str]:
@@ -55,48 +52,9 @@ def loss(path: Path, truth: list[str]) -> float:
     return float(-np.log([float(row[f"p_{t}"]) for row, t in zip(rows, truth, strict=True)]).mean())
 
 
-def make(folder: Path, tau: float) -> Path:
-    """Pupils of 80 schools that differ by tau beyond the two columns, new pupils of the same, and
-    pupils of other schools.
-    """
-    folder.mkdir(exist_ok=True)
-    rng = np.random.default_rng(5)
-    sizes = rng.integers(10, 40, size=B)
-    u = tau * rng.normal(size=2 * B)
-    level = 0.5 * rng.normal(size=(2 * B, 2))
-
-    def pupils(school: int, n: int) -> tuple[FloatArray, np.ndarray]:
-        X = level[school] + rng.normal(size=(n, 2))
-        return X, rng.random(n) < expit(1.5 * X[:, 0] - X[:, 1] + u[school])
-
-    tables: dict[str, list[str]] = {"rows": ["school,x,z"], "bags": ["school,fail,pass"]}
-    tables["new"], tables["others"] = ["school,x,z,truth"], ["school,x,z,truth"]
-    for school in range(2 * B):
-        if school < B:
-            X, y = pupils(school, int(sizes[school]))
-            tables["rows"] += [f"S{school},{a:.4f},{b:.4f}" for a, b in X]
-            tables["bags"].append(f"S{school},{(~y).sum()},{y.sum()}")
-        X, y = pupils(school, NEW)
-        names = np.where(y, "pass", "fail")
-        lines = [f"S{school},{a:.4f},{b:.4f},{t}" for (a, b), t in zip(X, names, strict=True)]
-        tables["new" if school < B else "others"] += lines
-    for name, lines in tables.items():
-        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = make(tmp_path_factory.mktemp("schools") / "t", 1.4)
-    where = (folder / "rows.csv", "school", folder / "bags.csv")
-    fit_table(*where, model="linear", out=folder / "plain")
-    code, output = command(
-        "fit", where[0], "--bag", "school", "--labels", where[2], "--out", folder / "m",
-        "--bag-effects",
-    )  # fmt: skip
-    assert code == 0, output
-    (folder / "fit.txt").write_text(output)
-    return folder
+@pytest.fixture
+def made(schools: Path) -> Path:
+    return schools
 
 
 def predictions(made: Path, model: str, rows: str, out: Path, *more: Any) -> Path:
@@ -267,7 +225,7 @@ def test_shares_that_are_none_are_named(numbers: Any, are: Any, message: str) ->
 
 
 def test_where_there_are_no_effects_nothing_gets_worse(tmp_path: Path) -> None:
-    folder = make(tmp_path / "t", 0.0)
+    folder = make_schools(tmp_path / "t", 0.0)
     where = (folder / "rows.csv", "school", folder / "bags.csv")
     plain = fit_table(*where, model="linear", out=folder / "plain").facts
     own = fit_table(*where, bag_effects=True, out=folder / "m").facts
@@ -286,7 +244,7 @@ def test_where_there_are_no_effects_nothing_gets_worse(tmp_path: Path) -> None:
 
 
 def test_features_that_say_nothing_are_no_success_because_bags_differ(tmp_path: Path) -> None:
-    folder = make(tmp_path / "t", 1.5)
+    folder = make_schools(tmp_path / "t", 1.5)
     rng = np.random.default_rng(0)
     lines = (folder / "rows.csv").read_text().splitlines()
     noise = [f"{line.split(',')[0]},{rng.normal():.4f},{rng.normal():.4f}" for line in lines[1:]]

@@ -27,36 +27,9 @@ def command(*arguments: Any) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Income in thousands (slope .05 a unit), a town (north +1), noise; precincts by income."""
-    folder = tmp_path_factory.mktemp("precincts")
-    rng = np.random.default_rng(1)
-    n, B = 1600, 80
-    level = rng.normal(scale=10, size=B)
-    precinct = np.arange(n) % B
-    income = 40 + level[precinct] + rng.normal(scale=15, size=n)
-    north = rng.random(n) < 0.2 + 0.6 * (precinct % 2)
-    noise = rng.normal(size=n)
-    logits = 0.05 * (income - 40) + np.where(north, 1.0, 0.0) - 0.5
-    yes = rng.random(n) < 1 / (1 + np.exp(-logits))
-    towns = np.where(north, "north", "south")
-    with (folder / "rows.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["precinct", "income", "town", "noise"])
-        for i in range(n):
-            writer.writerow([f"P{precinct[i]}", f"{income[i]:.3f}", towns[i], f"{noise[i]:.3f}"])
-    with (folder / "bags.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["precinct", "no", "yes"])
-        for b in range(B):
-            k = int(yes[precinct == b].sum())
-            writer.writerow([f"P{b}", int((precinct == b).sum()) - k, k])
-    np.savez(folder / "truth.npz", yes=yes, north=north)
-    fit_table(
-        folder / "rows.csv", "precinct", folder / "bags.csv", model="linear", out=folder / "m"
-    )
-    return folder
+@pytest.fixture
+def made(precincts: Path) -> Path:
+    return precincts
 
 
 def test_intervals_hold_the_true_coefficients(made: Path) -> None:

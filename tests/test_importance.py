@@ -11,33 +11,14 @@ from typer.testing import CliRunner
 
 from bagwise.cli import app
 from bagwise.tabular import importance
-from bagwise.tabular.fitting import fit_table
 from bagwise.tabular.importance import importances
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.rows import Counts
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A strong column, a category that says something, and noise."""
-    folder = tmp_path_factory.mktemp("rows")
-    rng = np.random.default_rng(0)
-    n, B = 800, 40
-    ward = np.repeat(np.arange(B), n // B)
-    strong, noise = rng.normal(size=n) + rng.normal(size=B)[ward], rng.normal(size=n)
-    town = rng.integers(3, size=n)
-    yes = 1.5 * strong + town + rng.logistic(size=n) > 1
-    rows = [
-        f"W{w},{s:.4f},{'ABC'[t]},{e:.4f}"
-        for w, s, t, e in zip(ward, strong, town, noise, strict=True)
-    ]
-    (folder / "rows.csv").write_text("ward,strong,town,noise\n" + "\n".join(rows) + "\n")
-    counts = [f"W{b},{(~yes[ward == b]).sum()},{yes[ward == b].sum()}" for b in range(B)]
-    (folder / "bags.csv").write_text("ward,no,yes\n" + "\n".join(counts) + "\n")
-    files = (folder / "rows.csv", "ward", folder / "bags.csv")
-    fit_table(*files, model="linear", out=folder / "linear")
-    fit_table(*files, model="mlp", lr=1e-3, epochs=6, out=folder / "mlp")
-    return folder
+@pytest.fixture
+def made(wards: Path) -> Path:
+    return wards
 
 
 def probability_of_count(p: np.ndarray, n: int) -> float:

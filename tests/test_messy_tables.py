@@ -47,7 +47,8 @@ def counts() -> list[tuple[str, int, int]]:
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("messy")
-    dx = np.where(RANDOM.random(len(WARD)) < 0.2, np.where(ILL, "ill", "well"), "")
+    known = np.random.default_rng(1).random(len(WARD)) < 0.2
+    dx = np.where(known, np.where(ILL, "ill", "well"), "")
     rows_file(folder / "rows.csv", dx=dx.tolist())
     lines = ["ward,ill,well", *(f"{name},{ill},{well}" for name, ill, well in counts())]
     (folder / "bags.csv").write_text("\n".join(lines))

@@ -29,8 +29,8 @@ from bagwise.tabular.fitting import fit_table
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.scoring import evaluate_table
 from bagwise.training import run_state
+from fitted import QUICK
 
-QUICK = ("--model", "linear", "--lr", "0.03", "--epochs", "15")
 BAGS = ("--bag", "ward", "--labels")
 
 
@@ -55,40 +55,9 @@ def files(folder: Path) -> dict[str, int]:
     return {str(p.relative_to(folder)): p.stat().st_mtime_ns for p in sorted(folder.rglob("*"))}
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table of 300 patients in 24 wards of 1 to about 60, its counts, and a model of it."""
-    folder = tmp_path_factory.mktemp("tables")
-    rng = np.random.default_rng(0)
-    n = 300
-    ward = np.minimum(rng.geometric(0.12, n) - 1, 23)
-    ward[:24] = np.arange(24)
-    sick = (rng.random(n) < 0.2 + 0.6 * (ward % 3) / 2).astype(int)
-    x = rng.normal(size=n) + 2.5 * sick
-    names = np.array(["healthy", "sick"])
-    table = {
-        "patient": [f"P{i:03d}" for i in range(n)],
-        "ward": [f"W{w:02d}" for w in ward],
-        "blood": [None if i % 50 == 7 else round(value, 4) for i, value in enumerate(x)],
-        "smoker": [bool(b) for b in rng.random(n) < 0.3 + 0.4 * sick],
-        "group": [str(g) for g in np.array(["A", "B", "0"])[rng.integers(3, size=n)]],
-        "clinic": ["north"] * n,
-    }
-    pq.write_table(pa.table(table), folder / "rows.parquet")
-    pcsv.write_csv(pa.table(table), folder / "rows.csv")
-    pcsv.write_csv(pa.table({**table, "truth": names[sick].tolist()}), folder / "truth.csv")
-    lines = ["ward,healthy,sick"]
-    for w in range(24):
-        own = np.bincount(sick[ward == w], minlength=2)
-        lines.append(f"W{w:02d},{own[0]},{own[1]}")
-    (folder / "bags.csv").write_text("\n".join(lines) + "\n")
-    np.save(folder / "sick.npy", sick)
-    code, output = command(
-        "fit", folder / "rows.parquet", *BAGS, folder / "bags.csv", "--out", folder / "m", *QUICK
-    )
-    assert code == 0, output
-    (folder / "fit.txt").write_text(output)
-    return folder
+@pytest.fixture
+def made(patients: Path) -> Path:
+    return patients
 
 
 @pytest.fixture
