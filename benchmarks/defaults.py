@@ -66,7 +66,8 @@ def probabilities(name: str, seed: int) -> tuple[list[Array], Array]:
             )
             predict_table(table, place / "test.csv", place / f"{model}.csv")
             said = pd.read_csv(place / f"{model}.csv")
-            found.append(said.iloc[:, -C:].to_numpy(dtype=float))
+            p = said.iloc[:, -C:].to_numpy(dtype=float)
+            found.append(p / p.sum(axis=1, keepdims=True))  # the file has rounded ones
     return found, y[test]
 
 

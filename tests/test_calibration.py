@@ -25,18 +25,25 @@ def fitted() -> LLPClassifier:
     return LLPClassifier(random_state=0).fit(X[:N], BAGS, COUNTS)
 
 
-def test_few_bags_make_no_perceptron_surer_than_the_overall_shares(fitted: LLPClassifier) -> None:
+@pytest.fixture(scope="module")
+def plain() -> LLPClassifier:
+    return LLPClassifier(random_state=0, validation_fraction=0).fit(X[:N], BAGS, COUNTS)
+
+
+def test_few_bags_make_no_perceptron_surer_than_the_overall_shares(
+    fitted: LLPClassifier, plain: LLPClassifier
+) -> None:
     shares = np.tile(COUNTS.sum(0) / N, (len(X) - N, 1))
     constant = log_loss(Y[N:], shares)
-    plain = LLPClassifier(random_state=0, validation_fraction=0).fit(X[:N], BAGS, COUNTS)
     assert plain.temperature_ == 1
     assert fitted.temperature_ > 1
     assert log_loss(Y[N:], plain.predict_proba(X[N:])) > constant + 0.1
     assert log_loss(Y[N:], fitted.predict_proba(X[N:])) < constant + 0.02
 
 
-def test_the_last_layer_divides_what_differs_from_the_shares(fitted: LLPClassifier) -> None:
-    plain = LLPClassifier(random_state=0, validation_fraction=0).fit(X[:N], BAGS, COUNTS)
+def test_the_last_layer_divides_what_differs_from_the_shares(
+    fitted: LLPClassifier, plain: LLPClassifier
+) -> None:
     counts = COUNTS.sum(0) + 0.5
     middle = np.diff(np.log(counts))
     expected = middle + (plain.decision_function(X) - middle) / fitted.temperature_
