@@ -48,6 +48,7 @@ def test_every_command_and_snippet_runs(tmp_path: Path, monkeypatch: pytest.Monk
         tables = (ROOT / "docs" / "tables.md").read_text()
         run_everything(re.sub(r"^    bagwise fit voters.*$", "", tables, flags=re.MULTILINE))
         run_everything((ROOT / "docs" / "pytorch.md").read_text())
+        run_everything((ROOT / "docs" / "estimator.md").read_text())
     finally:
         METHODS.pop("cc_entropy", None)
     commands = {line.split()[1] for line in done if line.startswith("bagwise")}
@@ -72,7 +73,14 @@ def test_the_make_commands_are_those_of_the_makefile() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["README.md", "docs/tables.md", "docs/sweeps.md", "docs/pytorch.md", "CONTRIBUTING.md"],
+    [
+        "README.md",
+        "docs/tables.md",
+        "docs/sweeps.md",
+        "docs/pytorch.md",
+        "docs/estimator.md",
+        "CONTRIBUTING.md",
+    ],
 )
 def test_links_lead_somewhere(name: str) -> None:
     text = (ROOT / name).read_text()

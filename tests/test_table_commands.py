@@ -87,6 +87,7 @@ def test_fit_says_what_it_did(made: Path) -> None:
         "config.json",
         "fit.json",
         "held_out_bags.csv",
+        "manifest.json",
         "model.safetensors",
     ]
 

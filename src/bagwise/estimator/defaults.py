@@ -18,8 +18,7 @@ from bagwise.training import TrainingOptions
 DEFAULTS = TrainingOptions(
     # A table has few bags and an epoch few steps.
     epochs=50,
-    # Batch normalisation takes away what tells a lone large bag from others;
-    # `benchmarks/defaults.py` shows what eight are worth.
+    # Batch normalization takes away what tells a lone large bag from others.
     batch_bags=8,
     # It ends with small steps: where the bags are too few to choose an epoch, the last one is good.
     schedule="one_cycle",
