@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 from torch.autograd import gradgradcheck
 from torch.autograd.functional import hessian, hvp
 
@@ -177,6 +178,20 @@ def test_a_compiled_step_is_one_graph_with_the_same_gradients(name: str) -> None
             strict=True,
         ):
             torch.testing.assert_close(loss, expected)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_ragged_batches_are_compiled_into_two_graphs_at_most(name: str) -> None:
+    torch.compiler.reset()
+    counters.clear()
+    model = torch.nn.Linear(4, 3)
+    compiled = torch.compile(
+        lambda inputs, bags: LOSSES[name](model(inputs), bags), backend="aot_eager", fullgraph=True
+    )
+    for i in range(12):
+        bags = Bags.from_labels(torch.arange(9 + i) % 3, [3 + i, 4, *[1] * (i % 2), 2 - i % 2])
+        compiled(torch.randn(bags.n_instances, 4), bags).backward()
+    assert counters["stats"]["unique_graphs"] <= 2  # of one size, and of any
 
 
 # PyTorch warns of its own look at .grad where a graph is broken.

@@ -151,7 +151,7 @@ def _backward(ctx: Any, grad: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Ten
             log_probs, grad, gradient.detach(), ctx.engine, ctx.options, *known
         )
     else:
-        found = _by_row(grad, known[0], len(log_probs)) * gradient
+        found = _by_row(grad, known[0], log_probs.shape[0]) * gradient
     return found.to(log_probs.dtype), *([None] * 5)
 
 
@@ -218,7 +218,7 @@ class _Gradient(torch.autograd.Function):
         options: list[float],
         *known: torch.Tensor,
     ) -> torch.Tensor:
-        return _by_row(grad, known[0], len(log_probs)) * gradient
+        return _by_row(grad, known[0], log_probs.shape[0]) * gradient
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
@@ -230,9 +230,9 @@ class _Gradient(torch.autograd.Function):
         log_probs, grad, gradient, *known = ctx.saved_tensors
         if torch.is_grad_enabled():
             log_probs, gradient = _NoThird.apply(log_probs, gradient)  # type: ignore[no-untyped-call]
-        v = direction * _by_row(grad, known[0], len(log_probs))
+        v = direction * _by_row(grad, known[0], log_probs.shape[0])
         second = _Curve.apply(log_probs, v, ctx.engine, ctx.options, *known)  # type: ignore[no-untyped-call]
-        bag = _by_row(torch.arange(len(grad)), known[0], len(log_probs))[:, 0]
+        bag = _by_row(torch.arange(len(grad)), known[0], log_probs.shape[0])[:, 0]
         of_bags = torch.zeros_like(grad).index_add(
             0, bag.to(grad.device), (direction * gradient).sum(1)
         )
