@@ -364,6 +364,7 @@ def test_a_folder_of_an_earlier_version_still_predicts_and_says_to_fit_again(
     for name in ("effects", "spreads", "centres"):
         del tensors[name]
     save_tensors(path, tensors, facts)
+    (tmp_path / "m" / "manifest.json").unlink()
     rows = made / "new.csv"
     assert command("predict", tmp_path / "m", rows, "--out", tmp_path / "p.csv")[0] == 0
     assert command("explain", tmp_path / "m")[0] == 0
@@ -391,7 +392,8 @@ def test_labels_do_not_depend_on_the_effects_of_bags(made: Path, tmp_path: Path)
     known = (made / "rows.csv", "--bag", "school", "--labels", made / "bags.csv", "--out")
     assert command("label", made / "m", *known, tmp_path / "l.csv")[0] == 0
     shutil.copytree(made / "m", tmp_path / "without")
-    (tmp_path / "without" / "effects.safetensors").unlink()
+    for name in ("effects.safetensors", "manifest.json"):
+        (tmp_path / "without" / name).unlink()
     assert command("label", tmp_path / "without", *known, tmp_path / "k.csv")[0] == 0
     assert (tmp_path / "l.csv").read_text() == (tmp_path / "k.csv").read_text()
 
@@ -505,7 +507,8 @@ def test_models_of_earlier_versions_load(made: Path, tmp_path: Path) -> None:
     facts = json.loads((model / "fit.json").read_text())
     del facts["bags_differ"], facts["settings"]["bag_effects"]
     (model / "fit.json").write_text(json.dumps(facts))
-    (model / "held_out_bags.csv").unlink()
+    for name in ("held_out_bags.csv", "manifest.json"):
+        (model / name).unlink()
     assert TableModel.load(model).facts.bags_differ is None
     assert command("report", model, "--out", tmp_path / "r.html")[0] == 0
     assert command("predict", model, made / "new.csv", "--out", tmp_path / "p.csv")[0] == 0

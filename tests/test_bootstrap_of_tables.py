@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,26 @@ from bagwise.tabular.rows import Counts
 from bagwise.tabular.shares import GroupShare, estimate_shares
 
 
-@pytest.fixture
-def made(wards: Path) -> Path:
-    return wards
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wards")
+    rng = np.random.default_rng(3)
+    n, B = 900, 60
+    ward = np.arange(n) % B
+    x = rng.normal(size=n) + rng.normal(size=B)[ward]
+    yes = x + rng.logistic(size=n) > 0
+    rows = [f"W{w},{v:.4f},{'AB'[i % 2]}" for i, (w, v) in enumerate(zip(ward, x, strict=True))]
+    (folder / "rows.csv").write_text("ward,x,town\n" + "\n".join(rows) + "\n")
+    counts = [f"W{b},{(~yes[ward == b]).sum()},{yes[ward == b].sum()}" for b in range(B)]
+    (folder / "bags.csv").write_text("ward,no,yes\n" + "\n".join(counts) + "\n")
+    files = (folder / "rows.csv", "ward", folder / "bags.csv")
+    fit_table(*files, exclude="town", model="linear", out=folder / "m")
+    return folder
 
 
 def shares(made: Path, keep: Path | None = None, processes: int = 1) -> list[GroupShare]:
     return estimate_shares(
-        TableModel.load(made / "linear"),
+        TableModel.load(made / "m"),
         made / "rows.csv",
         ["town"],
         Counts(["ward"], made / "bags.csv"),
@@ -101,38 +112,26 @@ def test_a_bootstrap_that_was_stopped_goes_on(
     assert list(tmp_path.iterdir()) == [keep]
 
 
-def test_two_at_the_same_time_do_not_meet(
-    wards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = Path(shutil.copytree(wards, tmp_path / "wards"))
+def test_two_at_the_same_time_do_not_meet(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real, folders = resampling._fitted, []
 
     def another_one_meanwhile(folder: Path, piece: range) -> Any:
         if not folders:
             folders.append(folder)
-            assert shares(made, made / "linear") == wanted
+            assert shares(made, made / "m") == wanted
         folders.append(folder)
         return real(folder, piece)
 
     wanted = shares(made)
     monkeypatch.setattr(resampling, "_fitted", another_one_meanwhile)
-    assert shares(made, made / "linear") == wanted
+    assert shares(made, made / "m") == wanted
     assert len(set(folders)) == 2
-    assert not list(made.glob(".linear*"))
+    assert not list(made.glob(".m*"))
 
 
-def test_estimate_shows_and_writes_the_bootstrap(wards: Path, tmp_path: Path) -> None:
-    made = Path(shutil.copytree(wards, tmp_path / "wards"))
+def test_estimate_shows_and_writes_the_bootstrap(made: Path, tmp_path: Path) -> None:
     arguments = [
-        *(
-            "estimate",
-            str(made / "linear"),
-            str(made / "rows.csv"),
-            "--by",
-            "town",
-            "--bootstrap",
-            "20",
-        ),
+        *("estimate", str(made / "m"), str(made / "rows.csv"), "--by", "town", "--bootstrap", "20"),
         *("--processes", "1", "--bag", "ward", "--labels", str(made / "bags.csv")),
         *("--out", str(tmp_path / "shares.csv")),
     ]
@@ -141,28 +140,21 @@ def test_estimate_shows_and_writes_the_bootstrap(wards: Path, tmp_path: Path) ->
     assert "bootstrap" in result.output
     header = (tmp_path / "shares.csv").read_text().split("\n")[0]
     assert header == "town,class,rows,share,low,high,bootstrap_low,bootstrap_high,least,most"
-    assert not list(made.glob(".linear*"))
+    assert not list(made.glob(".m*"))
 
 
 def test_mistakes_are_one_line(made: Path, tmp_path: Path) -> None:
     rows = (made / "rows.csv").read_text().split("\n")
     (tmp_path / "some.csv").write_text("\n".join(rows[:500]) + "\n")
     counts = ["--bag", "ward", "--labels", str(made / "bags.csv")]
-    start = [
-        "estimate",
-        str(made / "linear"),
-        str(made / "rows.csv"),
-        "--by",
-        "town",
-        "--bootstrap",
-    ]
+    start = ["estimate", str(made / "m"), str(made / "rows.csv"), "--by", "town", "--bootstrap"]
     other = [*start[:2], str(tmp_path / "some.csv"), *start[3:]]
     for arguments, problem in (
         ([*start, "30"], "with --bag and --labels"),
         ([*start, "5", *counts], "--bootstrap is 5; 20 fits at least"),
         (
             [*other, "30", *counts, "--labels-are", "relative"],
-            "of 800 rows in 40 bags; these are 499 in 25",
+            "of 900 rows in 60 bags; these are 499 in 60",
         ),
     ):
         result = CliRunner().invoke(app, arguments)
