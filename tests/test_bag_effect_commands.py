@@ -398,6 +398,28 @@ def test_labels_do_not_depend_on_the_effects_of_bags(made: Path, tmp_path: Path)
     assert (tmp_path / "l.csv").read_text() == (tmp_path / "k.csv").read_text()
 
 
+def test_labels_given_noisy_counts_allow_for_the_effects_of_bags(
+    made: Path, tmp_path: Path
+) -> None:
+    known = (made / "rows.csv", "--bag", "school", "--labels", made / "bags.csv")
+    noisy = (*known, "--noise", "laplace:2", "--out")
+    code, output = command("label", made / "m", *noisy, tmp_path / "l.csv")
+    assert code == 0, output
+    shutil.copytree(made / "m", tmp_path / "without")
+    (tmp_path / "without" / "effects.safetensors").unlink()
+    assert command("label", tmp_path / "without", *noisy, tmp_path / "k.csv")[0] == 0
+    given = {bag["school"]: int(bag["pass"]) for bag in read(made / "bags.csv")}
+
+    def distance(file: str) -> float:
+        """Of the expected counts from the published ones, which only effects can explain."""
+        expected = dict.fromkeys(given, 0.0)
+        for row in read(tmp_path / file):
+            expected[row["school"]] += float(row["p_pass"])
+        return float(np.mean([abs(expected[school] - n) for school, n in given.items()]))
+
+    assert distance("l.csv") < 0.8 * distance("k.csv")
+
+
 def test_label_writes_the_likeliest_class_and_the_labeling_with_exact_counts(
     made: Path, tmp_path: Path
 ) -> None:
