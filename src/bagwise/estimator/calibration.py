@@ -37,7 +37,7 @@ def calibrate(
         data: the bags it was trained on.
         held_out: bags that chose its epoch. Without them, and if neither epochs nor a
             `validation_fraction` are given, three models are trained, each without a third of the
-            bags, to tell how sure such a model may be.
+            bags, to tell how sure such a model may be; not of single rows, whose labels are known.
         seed: of their training.
     """
     bags = data.bags
@@ -50,6 +50,7 @@ def calibrate(
         classifier.epochs is None
         and classifier.validation_fraction == "auto"
         and len(bags) >= FEWEST_BAGS
+        and bags.sizes.max() > 1
     ):
         logits, judged = _by_folds(classifier, data, seed), bags
     else:
