@@ -72,7 +72,7 @@ def last(content: Any) -> dict[str, Any]:
         (lambda c: last(c).update(train_loss=HUGE), r"train_loss is 1000"),
         (lambda c: last(c).update(val_bag_loss=HUGE), r"val_bag_loss is 1000"),
         (lambda c: last(c).update(val_bag_loss=float("-inf")), r"val_bag_loss is -inf"),
-        (lambda c: last(c).update(weight_gap=[1]), r"weight_gap is a list of 1"),
+        (lambda c: last(c).update(weight_distance=[1]), r"weight_distance is a list of 1"),
         (lambda c: last(c).update(mine="x"), r"history\[1\]\.'mine' is 'x'"),
         (lambda c: last(c).update(epoch=1), r"history\[1\]\.epoch is 1; 2 is expected"),
         (lambda c: c["history"].pop(), "history has 1 epochs; 2 are expected"),

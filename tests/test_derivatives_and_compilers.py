@@ -119,12 +119,13 @@ def test_torch_func_gives_the_derivatives_of_backward() -> None:
         torch.func.jacrev(torch.func.jacrev(torch.func.grad(loss)))(logits)
 
 
-def test_losses_and_gradients_of_several_models_are_mapped() -> None:
+@pytest.mark.parametrize("name", ["cc", "pvc", "view", "pll"])
+def test_losses_and_gradients_of_several_models_are_mapped(name: str) -> None:
     logits, bags = random_bags(3, [4, 3], 3)
     several = torch.stack([logits, 2 * logits, -logits], 1)
 
     def loss(x: torch.Tensor) -> torch.Tensor:
-        return cc_loss(x, bags)
+        return LOSSES[name](x, bags)
 
     for function in (loss, torch.func.grad(loss)):
         found = torch.vmap(function, in_dims=1)(several)

@@ -90,7 +90,9 @@ def test_settings_name_runs_and_refuse_nonsense() -> None:
 
 def test_a_run_records_both_selections_and_is_not_done_twice(tmp_path: Path) -> None:
     result = execute(replace(RUN, method="rc", epochs=3), tmp_path)
-    assert {"train_loss", "train_accuracy", "test_accuracy", "weight_gap"} <= set(result.history[0])
+    assert {"train_loss", "train_accuracy", "test_accuracy", "weight_distance"} <= set(
+        result.history[0]
+    )
     for select, sign in (("accuracy", 1), ("bag_loss", -1)):
         scores = [sign * row[f"val_{select}"] for row in result.history]
         assert sign * result.best_row(select)[f"val_{select}"] == max(scores)

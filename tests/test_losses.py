@@ -431,3 +431,67 @@ def test_llpfc_refuses_what_it_would_broadcast(
 def test_view_loss_refuses_what_is_no_probability(wrong: float) -> None:
     with pytest.raises(ValueError, match=r"weights\[0, 1\] is .*; probabilities of 0 or more"):
         view_loss(torch.zeros(2, 2), torch.tensor([[1.0, wrong], [0.5, 0.5]]))
+
+
+NOT_FINITE = {
+    "cc": lambda x, bags: cc_loss(x, bags),
+    "cc, bethe": lambda x, bags: cc_loss(x, bags, "bethe"),
+    "cc_approx": lambda x, bags: cc_loss(x, bags, "multinomial"),
+    "rc": lambda x, bags: rc_loss(x, bags, torch.zeros(5, 3)),
+    "ot": lambda x, bags: ot_loss(x, bags, torch.zeros(5, 3)),
+    "pll": lambda x, bags: pll_loss(x, bags, torch.zeros(5, 3)),
+    "dllp": dllp_loss,
+    "pvc": pvc_loss,
+    "view": lambda x, bags: view_loss(x, torch.eye(3)[[0, 1, 2, 0, 1]]),
+    "llpfc": lambda x, bags: llpfc_loss(
+        x, torch.tensor([0, 0, 0, 1, 1]), torch.eye(3).repeat(5, 1, 1)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NOT_FINITE)
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_logits_that_are_not_finite_give_nan_and_no_error(name: str, wrong: float) -> None:
+    bags = Bags([3, 2], [[1, 1, 1], [1, 1, 0]])
+    logits = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    logits[3, 1] = wrong
+    logits.requires_grad_()
+    loss = NOT_FINITE[name](logits, bags)
+    assert loss.isnan()
+    loss.backward()
+    assert logits.grad is not None
+    assert logits.grad[3].isnan().any()
+
+
+def test_only_the_bag_of_a_logit_that_is_not_finite_has_no_value() -> None:
+    bags = Bags([3, 2], [[1, 1, 1], [1, 1, 0]])
+    logits = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    broken = logits.clone()
+    broken[3, 1] = math.nan
+    for loss in (cc_loss, pvc_loss, dllp_loss):
+        expected, found = (loss(x, bags, reduction="none") for x in (logits, broken))
+        assert found[0] == expected[0]
+        assert found[1].isnan()
+
+
+@pytest.mark.parametrize("name", ["cc", "rc", "dllp", "pvc"])
+def test_a_step_that_overflows_is_left_out_by_mixed_precision(name: str) -> None:
+    bags = Bags([3, 2], [[1, 1, 1], [1, 1, 0]])
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    inputs = torch.randn(5, 4)
+    losses = []
+    for step in range(4):
+        before = model.weight.detach().clone()
+        optimizer.zero_grad()
+        loss = NOT_FINITE[name](model(inputs * (math.inf if step == 1 else 1)), bags)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert torch.equal(before, model.weight) == (step == 1)
+        losses.append(loss.item())
+    assert math.isnan(losses[1])
+    assert losses[3] < losses[2] < losses[0]
+    assert scaler.get_scale() == 512

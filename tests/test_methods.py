@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from bagwise import BagData, Bags
+from bagwise import BagData, Bags, bag_posterior
 from bagwise.losses import llpfc_loss
 from bagwise.methods import LLPFC, METHODS, RC, Batch, Method, make_method, register
 from bagwise.methods.llpfc import transition_matrices
@@ -348,3 +348,16 @@ def test_options_of_a_wrong_type_are_named() -> None:
         del METHODS["test_only_strong"]
     with pytest.raises(ValueError, match="epsilon is -1; a number of more than 0 is expected"):
         make_method("ot", epsilon=-1)
+
+
+def test_the_recorded_distance_of_weights_is_summed_over_classes() -> None:
+    log_probs, bags = random_bags(1, [4, 3], 5)
+    method = RC(record_gap=True)
+    method.loss_given(log_probs, bags, log_probs)
+    expected = 0.0
+    exact, rough = (
+        bag_posterior(log_probs, bags, e).weights.numpy() for e in ("exact", "multinomial")
+    )
+    for k in range(7):
+        expected += sum(abs(exact[k, c] - rough[k, c]) for c in range(5)) / 7
+    assert method.epoch_metrics() == {"weight_distance": pytest.approx(expected)}

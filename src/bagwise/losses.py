@@ -10,6 +10,9 @@ bags' losses weighted by their sizes, so that it does not depend on how bags are
     "sum"     their sum
     "none"    (B,) as they are; `llpfc_loss` and `weighted_cross_entropy`, which know no bags: (N,)
 
+Logits of NaN or infinity give a loss and gradients of NaN, as those of PyTorch do: mixed precision
+(`torch.amp.GradScaler`) then leaves the step out. Logits of -inf rule a class out.
+
 Means of parts of different sizes do not average to the mean of the whole. So, to accumulate over
 parts of a batch, or over the workers of a distributed step, take sums and divide them by the number
 of instances of all parts together (`docs/pytorch.md` shows both).
@@ -28,10 +31,12 @@ from bagwise.errors import InputError, InputTypeError
 from bagwise.posterior import bag_posterior
 from bagwise.posterior._autograd import is_traced
 from bagwise.posterior._logits import (
+    bag_of_row,
     check_index,
     check_logits,
     check_same_shape,
     log_probs,
+    nan_apart,
     refuse,
     refuse_nan_rows,
 )
@@ -119,8 +124,9 @@ def cc_loss(
     tensor([0.6931, 0.6931])
     """
     check_logits(logits, bags)
-    log_likelihood = bag_posterior(log_probs(logits), bags, engine, **options).log_likelihood
-    return _reduced(-log_likelihood, reduction, len(logits))
+    log_p, nan = nan_apart(log_probs(logits), bags)
+    log_likelihood = bag_posterior(log_p, bags, engine, **options).log_likelihood
+    return _reduced(nan - log_likelihood, reduction, len(logits))
 
 
 def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean") -> torch.Tensor:
@@ -145,7 +151,7 @@ def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean"
             "DLLP learns from shares alone, and some instances have known labels; use cc or rc."
         )
     log_p = log_probs(logits)
-    bag = _bag_of_row(bags, logits.device)
+    bag = bag_of_row(bags, logits.device)
     sizes, counts = bags.tensors[0].to(log_p), bags.expected_tensor.to(log_p)
     # Sums of exponentials relative to each bag's largest, so that no mean underflows.
     top = log_p.new_full((len(bags), bags.n_classes), -math.inf)
@@ -180,7 +186,7 @@ def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean")
             "PVC learns from exact counts alone, and here some are not exact or some labels are "
             "known; use cc or rc."
         )
-    log_p = log_probs(logits)
+    log_p, nan = nan_apart(log_probs(logits), bags)
     # All instances for class 0, then class 1, ...: whether they are of it or not.
     log_p = torch.stack([log_p.T.reshape(-1), _log_complement(log_p).T.reshape(-1)], -1)
     if is_traced(log_p):  # a compiled step cannot make bags
@@ -194,7 +200,8 @@ def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean")
         log_likelihood = exact_posterior(
             log_p, Bags.of_arrays(n, np.stack([of, n - of], -1))
         ).log_likelihood
-    return _reduced(-log_likelihood.reshape(bags.n_classes, -1).T, reduction, len(logits))
+    values = log_likelihood.reshape(bags.n_classes, -1).sum(0)
+    return _reduced(nan - values, reduction, len(logits))
 
 
 def _log_complement(log_p: torch.Tensor) -> torch.Tensor:
@@ -305,7 +312,7 @@ def pll_loss(
     """
     check_logits(logits, bags)
     check_shapes(stored_log_probs, bags, "stored_log_probs")
-    absent = (bags.most_tensor == 0).to(logits.device)[_bag_of_row(bags, logits.device)]
+    absent = (bags.most_tensor == 0).to(logits.device)[bag_of_row(bags, logits.device)]
     possible = bags.others_impossible(stored_log_probs.detach())
     weights = possible.masked_fill(absent, -math.inf).softmax(-1)
     refuse_nan_rows(weights, stored_log_probs)
@@ -397,7 +404,7 @@ def _against(
     values = weighted_cross_entropy(logits, weights, reduction=reduction)
     if reduction != "none":
         return values
-    return values.new_zeros(len(bags)).index_add(0, _bag_of_row(bags, logits.device), values)
+    return values.new_zeros(len(bags)).index_add(0, bag_of_row(bags, logits.device), values)
 
 
 def _reduced(terms: torch.Tensor, reduction: Reduction, n_instances: int) -> torch.Tensor:
@@ -409,8 +416,3 @@ def _reduced(terms: torch.Tensor, reduction: Reduction, n_instances: int) -> tor
     if reduction == "mean":
         return terms.sum() / n_instances
     raise InputError(f'reduction is {reduction!r}; choose "mean", "sum" or "none".')
-
-
-def _bag_of_row(bags: Bags, device: torch.device) -> torch.Tensor:
-    """(N,) the bag each instance lies in; unlike `bags.bag_of_row` known to compilers."""
-    return torch.repeat_interleave(bags.tensors[0].to(device), output_size=bags.n_instances)

@@ -42,7 +42,7 @@ _LABELS = {
     "train_loss": "training loss",
     "train_accuracy": "training accuracy, %",
     "test_accuracy": "test accuracy, %",
-    "weight_gap": "mean |w - w approx.|",
+    "weight_distance": "mean over instances of Σ |w - w approx.|",
 }
 
 
@@ -51,7 +51,7 @@ def draw_figures(blocks: list[Block], folder: Path, force: bool = False) -> list
 
     loss-and-accuracy.png: training loss and accuracy of RC_Approx and LLPFC, a row for each data
     set and model. ot-training.png: training accuracy of OT with the linear model. weight-gap.png:
-    the difference between RC's weights and the approximate ones. test-accuracy.png: test accuracy
+    how far RC's weights are from the approximate ones. test-accuracy.png: test accuracy
     by epoch of the proposed methods, and of those that the paper does not have.
     accuracy-by-bag-size.png, which the paper does not have: test accuracy of all methods beside the
     paper's best. beside-the-paper.png: of each model the best proposed method alone. A curve by
@@ -64,7 +64,7 @@ def draw_figures(blocks: list[Block], folder: Path, force: bool = False) -> list
     drawn = []
     losses = ("train_loss", "train_accuracy")
     transport = [_panels(b, ("train_accuracy",), ("ot",)) for b in blocks if b.model == "linear"]
-    gaps = [_panels(block, ("weight_gap",)) for block in blocks]
+    gaps = [_panels(block, ("weight_distance",)) for block in blocks]
     # The paper's own methods, and those that it does not know: a user's among them.
     proposed = {block.method_of(row) for block in blocks for row in block.methods}
     proposed -= {"dllp", "llpfc", "ot", "pll"}

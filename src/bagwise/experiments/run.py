@@ -58,7 +58,7 @@ _ROW = record(
         "test_bag_loss": _bag_loss,
         "test_accuracy": number(0, 1),
     },
-    {"weight_gap": number(0)},
+    {"weight_distance": number(0)},
     others=any_number,  # what a method of the user's measures
 )
 _RESULT = record(

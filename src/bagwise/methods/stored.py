@@ -57,8 +57,9 @@ class RC(StoredProbabilities):
 
     Args:
         engine: how the posterior is computed.
-        record_gap: also record, as `weight_gap` in the history, the mean absolute difference
-            between these weights and the multinomial ones.
+        record_gap: also record, as `weight_distance` in the history, how far these weights are
+            from the multinomial ones: the mean over instances of sum_c |w[k, c] - w~[k, c]|, from 0
+            to 2.
         **options: of the engine.
     """
 
@@ -78,16 +79,16 @@ class RC(StoredProbabilities):
         if self.record_gap:
             approximate = bag_posterior(stored, bags, "multinomial").weights
             self._gap[0] += (weights - approximate).abs().sum().item()
-            self._gap[1] += weights.numel()
+            self._gap[1] += len(weights)
         return weighted_cross_entropy(logits, weights)
 
     def epoch_metrics(self) -> dict[str, float]:
-        """The epoch's weight gap, if recorded."""
+        """The epoch's distance of weights, if recorded."""
         if not self.record_gap:
             return {}
-        gap = self._gap[0] / self._gap[1]
+        distance = self._gap[0] / self._gap[1]
         self._gap = [0.0, 0]
-        return {"weight_gap": gap}
+        return {"weight_distance": distance}
 
 
 class RCApprox(RC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -22,6 +23,23 @@ def log_probs(logits: torch.Tensor) -> torch.Tensor:
     Half precision has three digits and ends at 65504: sums over instances need more.
     """
     return log_softmax(logits, -1, dtype=torch.float32 if logits.dtype.itemsize < 4 else None)
+
+
+def nan_apart(log_p: torch.Tensor, bags: Bags) -> tuple[torch.Tensor, torch.Tensor | float]:
+    """log_p (N, C) with even shares in place of rows with NaN, and (B,) NaN for the bags of such
+    rows, with a gradient of NaN, and 0 for others: engines refuse NaN.
+    """
+    is_nan = log_p.isnan().any(-1)
+    if not is_out_of_sight(log_p) and not is_nan.any():
+        return log_p, 0.0
+    rows = torch.where(is_nan, log_p.sum(-1), 0)
+    of_bags = rows.new_zeros(len(bags)).index_add(0, bag_of_row(bags, log_p.device), rows)
+    return log_p.masked_fill(is_nan[:, None], -math.log(max(bags.n_classes, 1))), of_bags
+
+
+def bag_of_row(bags: Bags, device: torch.device) -> torch.Tensor:
+    """(N,) the bag each instance lies in; unlike `bags.bag_of_row` known to compilers."""
+    return torch.repeat_interleave(bags.tensors[0].to(device), output_size=bags.n_instances)
 
 
 def check_logits(logits: torch.Tensor, bags: Bags) -> None:
@@ -98,7 +116,13 @@ def refuse(given: torch.Tensor, wrong: torch.Tensor, name: str, expected: str) -
 
 def is_out_of_sight(tensor: torch.Tensor) -> bool:
     """Whether a tensor's numbers cannot be looked at."""
-    return is_traced(tensor) or bool(torch._C._functorch.is_batchedtensor(tensor))
+    if is_traced(tensor):
+        return True
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # of grad, of vmap, of both
+        if torch._C._functorch.is_batchedtensor(tensor):
+            return True
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    return False
 
 
 def refuse_nan_rows(weights: torch.Tensor, stored: torch.Tensor) -> None:
