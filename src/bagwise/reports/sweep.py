@@ -15,7 +15,7 @@ _FIGURES = {
     "beside-the-paper": "The best proposed method beside the paper's best",
     "loss-and-accuracy": "Training loss and accuracy of RC_Approx and LLPFC by epoch",
     "ot-training": "Training accuracy of OT by epoch",
-    "weight-gap": "Distance of RC's weights from the approximate ones (summed over classes) by epoch",
+    "weight-gap": "Distance of RC's weights from the approximate ones by epoch",
     "test-accuracy": "Test accuracy of the proposed methods by epoch",
 }
 
