@@ -24,7 +24,7 @@ from bagwise import BagData, TrainingOptions, read_bags, stored_bags, train
 from bagwise.cli import app
 from bagwise.data import stored
 from bagwise.data.stored import StoredRows
-from bagwise.likelihood import splits
+from bagwise.limits import LIMITS, Limits
 from bagwise.tabular import large, memory_size, sorting, tuning
 from bagwise.tabular.columns import Columns
 from bagwise.tabular.fitting import fit_table
@@ -367,6 +367,9 @@ def fit(made: Path, out: Path, kind: str = "parquet", **more: Any) -> list[Any]:
     return content(out)
 
 
+ONE_SPLIT = Limits(cross_validated=0, few_bags=0)
+
+
 @pytest.fixture
 def tight(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of few rows, nothing read at once, everything kept in files."""
@@ -378,15 +381,11 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 @pytest.mark.parametrize("cross_validated", [True, False])
 def test_the_model_is_the_same_bit_for_bit(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cross_validated: bool
+    made: Path, tmp_path: Path, tight: None, kind: str, cross_validated: bool
 ) -> None:
-    if not cross_validated:
-        monkeypatch.setattr(splits, "CROSS_VALIDATED", 0)
-        monkeypatch.setattr(splits, "FEW_BAGS", 0)
-    plain = fit(made, tmp_path / "plain", kind)
-    with monkeypatch.context() as patch:
-        tight.__wrapped__(patch)  # type: ignore[attr-defined]
-        assert fit(made, tmp_path / "stored", kind, memory=BUDGET) == plain
+    limits = LIMITS if cross_validated else ONE_SPLIT
+    plain = fit(made, tmp_path / "plain", kind, limits=limits)
+    assert fit(made, tmp_path / "stored", kind, memory=BUDGET, limits=limits) == plain
     assert not list(tmp_path.glob(".*"))
 
 
@@ -415,8 +414,6 @@ def test_other_ways_to_fit_give_the_same_model_too(
 def test_a_search_among_perceptrons_finds_the_same(
     made: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(splits, "CROSS_VALIDATED", 0)
-    monkeypatch.setattr(splits, "FEW_BAGS", 0)
     seen = []
 
     def behind(search: tuning.Search, trial: Any, part: int, rival: Any) -> bool:
@@ -427,7 +424,7 @@ def test_a_search_among_perceptrons_finds_the_same(
 
     monkeypatch.setattr(tuning.Search, "_is_behind", behind)
     monkeypatch.setattr(tuning, "bend_scores", scores)
-    more = {"model": "auto", "lr": None, "epochs": None}
+    more = {"model": "auto", "lr": None, "epochs": None, "limits": ONE_SPLIT}
     found = fit(made, tmp_path / "stored", memory=BUDGET, **more)
     assert found == fit(made, tmp_path / "plain", **more)
     of_file, of_memory = seen

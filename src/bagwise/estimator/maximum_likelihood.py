@@ -12,15 +12,16 @@ from torch import nn
 from bagwise.data import BagData
 from bagwise.estimator.parameters import new_method, trains_step_by_step
 from bagwise.likelihood import LinearFit, fit_linear
-from bagwise.likelihood.splits import MOST_NUMBERS, choose_on, fold_numbers, splits_of
+from bagwise.likelihood.splits import choose_on, fold_numbers, splits_of
 from bagwise.likelihood.summary import LikelihoodFit, objective_of
+from bagwise.limits import LIMITS, Limits
 from bagwise.training.temperature import divide_logits, fit_temperature
 
 if TYPE_CHECKING:
     from bagwise.estimator.classifier import LLPClassifier
 
 
-def fits_by_likelihood(classifier: LLPClassifier, data: BagData) -> bool:
+def fits_by_likelihood(classifier: LLPClassifier, data: BagData, limits: Limits = LIMITS) -> bool:
     """Whether parameters and data leave a linear model to maximum likelihood.
 
     They do if the method is cc with the engine auto, nothing is said about training step by step,
@@ -34,7 +35,7 @@ def fits_by_likelihood(classifier: LLPClassifier, data: BagData) -> bool:
         and method.get_params() in ({}, {"engine": "auto"})
         and not trains_step_by_step(classifier)
         and isinstance(data.inputs, torch.Tensor)
-        and len(data) * (math.prod(data.shape) + 1) <= MOST_NUMBERS
+        and len(data) * (math.prod(data.shape) + 1) <= limits.linear_cells
     )
 
 
