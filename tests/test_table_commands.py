@@ -773,7 +773,8 @@ def test_ctrl_c_leaves_nothing_half_written(
     out = tmp_path / "a" / f"p.{kind}"
     assert command(*written(made, name, out))[0] == 0
     before = out.read_bytes()
-    monkeypatch.setattr("bagwise.tabular.source.ROWS", 100)
+    in_batches = partial(getattr(predicting, f"{name}_table"), limits=Limits(batch_rows=100))
+    monkeypatch.setattr(predicting, f"{name}_table", in_batches)
     monkeypatch.setattr(predicting, "_as", interrupted)
     rows = (name, made / "m", made / "rows.parquet", *written(made, name, out)[3:])
     code, output = command(*rows)

@@ -18,6 +18,17 @@ class Limits:
         linear_cells: rows times columns that a linear model is fitted to as a whole, in double
             precision and more than once in memory.
         linear_cells_at_once: cells that are read at a time where there are more than those.
+        batch_rows: rows of a table that are read at a time.
+        csv_block_bytes: bytes of a CSV file that are read at a time.
+        tracked_texts: different texts of a column that are counted; beyond, the rarest are dropped.
+        column_bytes: memory that a column takes, of a budget, while it is learnt what it means.
+        probability_bytes: memory that the probability of a class takes, of a budget, while held-out
+            bags are judged.
+        sorting_part: rows that are sorted at a time take one part in so many of a budget.
+        moved_bytes: bytes of sorted rows that are moved at a time.
+        noted_bytes: bytes of rows after which it is noted how far sorting has come.
+        selection_part: bags are read at once if they take one part in so many of a budget.
+        state_bytes: bytes up to which what methods keep of stored rows is in memory, not in a file.
 
     >>> Limits(cross_validated=0).few_bags
     50
@@ -27,6 +38,16 @@ class Limits:
     few_bags: int = 50
     linear_cells: int = 20_000_000
     linear_cells_at_once: int = 1_000_000
+    batch_rows: int = 65_536
+    csv_block_bytes: int = 8 << 20
+    tracked_texts: int = 1_000_000
+    column_bytes: int = 500_000
+    probability_bytes: int = 64
+    sorting_part: int = 4
+    moved_bytes: int = 1 << 22
+    noted_bytes: int = 1 << 28
+    selection_part: int = 8
+    state_bytes: int = 1 << 20
 
 
 LIMITS = Limits()

@@ -154,6 +154,7 @@ def fit_table(
         row_labels=row_labels,
         skip_unmatched=skip_unmatched,
         seed=seed,
+        limits=limits,
     )
     kept_rows = None
     if budget is None:
