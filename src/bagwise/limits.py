@@ -29,6 +29,13 @@ class Limits:
         noted_bytes: bytes of rows after which it is noted how far sorting has come.
         selection_part: bags are read at once if they take one part in so many of a budget.
         state_bytes: bytes up to which what methods keep of stored rows is in memory, not in a file.
+        importance_rows: rows of the bags by which the importance of columns is measured.
+        dense_bytes: bytes that sparse rows may take when they are made dense for training.
+        dense_piece_bytes: bytes of sparse rows that are made dense at a time for prediction.
+        step_bytes: memory that a training step may keep for its backward pass: what 256 images of
+            32 x 32 take in `convnet`.
+        observed_steps: elementary steps up to which the likelihood is differentiated twice for
+            intervals.
 
     >>> Limits(cross_validated=0).few_bags
     50
@@ -48,6 +55,11 @@ class Limits:
     noted_bytes: int = 1 << 28
     selection_part: int = 8
     state_bytes: int = 1 << 20
+    importance_rows: int = 50_000
+    dense_bytes: int = 1 << 30
+    dense_piece_bytes: int = 1 << 26
+    step_bytes: int = 1 << 31
+    observed_steps: float = 2e9
 
 
 LIMITS = Limits()

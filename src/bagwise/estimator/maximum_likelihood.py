@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bagwise.estimator.classifier import LLPClassifier
 
 
-def fits_by_likelihood(classifier: LLPClassifier, data: BagData, limits: Limits = LIMITS) -> bool:
+def fits_by_likelihood(classifier: LLPClassifier, data: BagData) -> bool:
     """Whether parameters and data leave a linear model to maximum likelihood.
 
     They do if the method is cc with the engine auto, nothing is said about training step by step,
@@ -35,7 +35,7 @@ def fits_by_likelihood(classifier: LLPClassifier, data: BagData, limits: Limits 
         and method.get_params() in ({}, {"engine": "auto"})
         and not trains_step_by_step(classifier)
         and isinstance(data.inputs, torch.Tensor)
-        and len(data) * (math.prod(data.shape) + 1) <= limits.linear_cells
+        and len(data) * (math.prod(data.shape) + 1) <= classifier._limits.linear_cells
     )
 
 
@@ -48,7 +48,7 @@ def set_linear(model: nn.Module, fit: LinearFit) -> None:
 
 
 def fit_by_likelihood(
-    model: nn.Sequential, data: BagData, seed: int
+    model: nn.Sequential, data: BagData, seed: int, limits: Limits = LIMITS
 ) -> tuple[LikelihoodFit, float]:
     """Fit a linear model, in place; the ridge and the temperature are chosen on held-out bags.
 
@@ -56,6 +56,7 @@ def fit_by_likelihood(
         model: standardization, or nothing in its place, and the linear model.
         data: the bags.
         seed: of the folds in which bags are held out; nothing else is random.
+        limits: up to which size there are folds, not one split.
 
     Returns:
         (what is known of the fit, the temperature that the logits are divided by)
@@ -67,7 +68,8 @@ def fit_by_likelihood(
         fit = fit_linear(X, bags)
         set_linear(model, fit)
         return LikelihoodFit(fit.ridge, objective_of(fit)), 1.0
-    found = choose_on(X, bags, fold_numbers(len(bags), splits_of(bags, seed)))
+    splits = splits_of(bags, seed, limits=limits)
+    found = choose_on(X, bags, fold_numbers(len(bags), splits))
     set_linear(model, found.fit)
     held_out = np.flatnonzero(found.folds >= 0)
     logits = torch.from_numpy(found.held_out_logits[bags.rows(held_out)])

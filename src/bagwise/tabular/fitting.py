@@ -293,7 +293,7 @@ def _intervals(
     with WorkProgress("intervals", "", 1, progress), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
         tau = linear.tau_of(chosen) or 0.0
-        return work.once("intervals", lambda: intervals_of(data, model, ridge, tau))
+        return work.once("intervals", lambda: intervals_of(data, model, ridge, tau, limits))
 
 
 def _check_model(model: str) -> None:
