@@ -188,9 +188,7 @@ def test_a_failed_save_leaves_what_was_there(
     assert len(LLPClassifier.load(tmp_path / "model").history_) == 1
 
 
-def test_tensors_that_are_written_piece_by_piece_make_the_same_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tensors_that_are_written_piece_by_piece_make_the_same_file(tmp_path: Path) -> None:
     made = {
         "b": torch.arange(10),
         "a": torch.rand(3, 4, dtype=torch.float64),
@@ -203,6 +201,5 @@ def test_tensors_that_are_written_piece_by_piece_make_the_same_file(
     }
     facts = {"name": "Größe", "epoch": 3}
     save_tensors(tmp_path / "whole", made, facts)
-    monkeypatch.setattr(files, "LARGE", 16)
-    save_tensors(tmp_path / "pieces", made, facts)
+    save_tensors(tmp_path / "pieces", made, facts, large=16)
     assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()

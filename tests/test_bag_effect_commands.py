@@ -16,9 +16,10 @@ import torch
 from typer.testing import CliRunner
 
 from bagwise.cli import app
+from bagwise.errors import InputError
 from bagwise.likelihood import effects_of_shares, mean_softmax
+from bagwise.limits import Limits
 from bagwise.storage.files import load_tensors, save_tensors
-from bagwise.tabular import linear
 from bagwise.tabular.explaining import effects
 from bagwise.tabular.fitting import fit_table
 from bagwise.tabular.known_shares import shares_of
@@ -254,16 +255,15 @@ def test_features_that_say_nothing_are_no_success_because_bags_differ(tmp_path: 
     assert "has learnt something" not in facts.verdict()
 
 
-def test_what_cannot_have_bag_effects_is_named(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_have_bag_effects_is_named(made: Path, tmp_path: Path) -> None:
     fit = ("fit", made / "rows.csv", "--bag", "school", "--labels", made / "bags.csv")
     fit = (*fit, "--out", tmp_path / "m", "--bag-effects")
     assert "leave --model mlp or --bag-effects out" in refused(*fit, "--model", "mlp")
     for more in (("--lr", 0.1), ("--epochs", 3), ("--method", "dllp"), ("--engine", "bethe")):
         assert "fitted by maximum likelihood" in refused(*fit, *more)
-    monkeypatch.setattr(linear, "MOST_NUMBERS", 100)
-    assert "too many for bag effects" in refused(*fit)
+    where = (made / "rows.csv", "school", made / "bags.csv")
+    with pytest.raises(InputError, match="too many for bag effects"):
+        fit_table(*where, bag_effects=True, out=tmp_path / "m", limits=Limits(linear_cells=100))
     assert not list(tmp_path.iterdir())
 
 

@@ -4,19 +4,26 @@ import math
 import platform
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-import bagwise.training.memory
 from bagwise import BagData, Bags, TrainingOptions, train
+from bagwise.limits import LIMITS, Limits
 from bagwise.methods import Batch, make_method
 from bagwise.training.memory import instances_that_fit
 
 
-def batch_sizes(model: nn.Module, data: BagData, method: Any = "cc", **options: Any) -> list[int]:
+def batch_sizes(
+    model: nn.Module,
+    data: BagData,
+    method: Any = "cc",
+    limits: Limits = LIMITS,
+    **options: Any,
+) -> list[int]:
     """Bags in each batch that `train` makes."""
     sizes: list[int] = []
     method = make_method(method)
@@ -27,7 +34,8 @@ def batch_sizes(model: nn.Module, data: BagData, method: Any = "cc", **options: 
         return loss(logits, batch)
 
     method.loss = spy
-    train(model, data, method, TrainingOptions(epochs=1, **options), progress=False)
+    how = TrainingOptions(epochs=1, **options)
+    train(model, data, method, how, progress=False, limits=limits)
     return sizes
 
 
@@ -59,16 +67,16 @@ def test_a_model_without_batch_normalisation_takes_its_steps_by_instances() -> N
         assert batch_sizes(model, data, batch_bags=8, batch_instances=256) == [1] * 34  # parts
 
 
-def test_memory_goes_before_the_number_of_bags(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_goes_before_the_number_of_bags() -> None:
     data = bags_of(*[100] * 12, shape=(2, 8, 8))
     model = nn.Sequential(
         nn.Conv2d(2, 50, 3), nn.BatchNorm2d(50), nn.ReLU(), nn.Flatten(), nn.Linear(1800, 2)
     )
     assert batch_sizes(model, data, batch_instances=50, batch_bags=6) == [6, 6]
     a_row = 4 * (2 * 8 * 8 + 2 * 50 * 6 * 6)  # bytes of the input and of two hidden layers
-    monkeypatch.setattr(bagwise.training.memory.instances_that_fit, "__defaults__", (250 * a_row,))
-    assert batch_sizes(model, data, batch_instances=50, batch_bags=6) == [2] * 6
-    assert batch_sizes(model, data, batch_instances=400, batch_bags=6) == [4] * 3
+    few = partial(batch_sizes, model, data, batch_bags=6, limits=Limits(step_bytes=250 * a_row))
+    assert few(batch_instances=50) == [2] * 6
+    assert few(batch_instances=400) == [4] * 3
 
 
 def test_llpfc_mixes_single_instances_whatever_the_number_of_bags() -> None:

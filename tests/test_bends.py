@@ -12,6 +12,7 @@ from bagwise.likelihood import fit_linear
 from bagwise.likelihood.bends import bend_scores, may_bend
 from bagwise.likelihood.objective import BagLikelihood
 from bagwise.likelihood.splits import splits_of
+from bagwise.limits import Limits
 from bagwise.tabular import tuning
 from bagwise.tabular.linear import linear_trials
 from bagwise.tabular.workspace import Workspace
@@ -114,8 +115,7 @@ def test_a_perceptron_behind_the_linear_model_goes_on_only_where_something_bends
 ) -> None:
     X, bags = of_product(1, strength, B=2000)
     data = BagData(torch.from_numpy(X).float(), bags)
-    monkeypatch.setattr("bagwise.likelihood.splits.CROSS_VALIDATED", 0)
-    splits = splits_of(bags, seed=0)
+    splits = splits_of(bags, seed=0, limits=Limits(cross_validated=0))
     rival = linear_trials(data, splits, Workspace(None, {}))[0]
     assert rival.log_probs is not None
     asked = []

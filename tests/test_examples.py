@@ -96,20 +96,19 @@ def test_the_demo_uses_each_method_once_before_it_is_timed(
     real = bagwise.demo.run
 
     def run(method: str, K: int, seed: int = 0, options: Any = None) -> Any:
-        calls.append((method, options is None))
-        return real(method, K, seed, TrainingOptions(epochs=1)) if options is None else ([], 0.0)
+        timed = options.epochs > 1
+        calls.append((method, timed))
+        return real(method, K, seed, TrainingOptions(epochs=1)) if timed else ([], 0.0)
 
     monkeypatch.setattr(bagwise.demo, "run", run)
-    monkeypatch.setattr(bagwise.demo, "BAG_SIZES", (bagwise.demo.SHOWN_SIZE,))
-    bagwise.demo.main(tmp_path / "digits.png")
+    bagwise.demo.main(tmp_path / "digits.png", sizes=[bagwise.demo.SHOWN_SIZE])
     assert calls == [(name, timed) for timed in (False, True) for name in PAPER_METHODS]
 
 
 def test_the_demo_shows_a_table_and_draws_a_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bagwise.demo, "EPOCHS", 2)
-    bagwise.demo.main(tmp_path / "out" / "digits.png")
+    bagwise.demo.main(tmp_path / "out" / "digits.png", epochs=2)
     shown = capsys.readouterr().out
     for name in ("Supervised", "RC_Approx", "CC", "DLLP", "LLPFC", "OT", "PLL", "K = 64"):
         assert name in shown

@@ -30,11 +30,12 @@ OPTIONS = ("--model", "linear", "--lr", "0.03", "--epochs", str(EPOCHS))
 # Runs fits one after the other, each in a child process of its own that dies, without any clean-up,
 # just before the n-th change of the given kind to a file of the given name.
 DRIVER = """
-import json, os, sys
+import functools, json, os, sys
 import torch, torch._dynamo  # once for all children; Adam imports it
 import bagwise.cli
 from bagwise import Bags, LLPClassifier, cc_loss
-from bagwise.likelihood import splits
+from bagwise.limits import Limits
+from bagwise.tabular import fitting
 
 cc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))  # loads its kernels
 
@@ -56,7 +57,8 @@ def child(arguments, large, moment, report):
 
     LLPClassifier.fit_bags = counted
     if large:
-        splits.CROSS_VALIDATED = splits.FEW_BAGS = 0
+        limits = Limits(cross_validated=0, few_bags=0)
+        fitting.fit_table = functools.partial(fitting.fit_table, limits=limits)
     sys.addaudithook(watch)
     try:
         bagwise.cli.app(arguments)

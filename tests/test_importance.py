@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
+from bagwise.limits import Limits
 from bagwise.tabular import importance
 from bagwise.tabular.importance import importances
 from bagwise.tabular.model import TableModel
@@ -81,13 +82,13 @@ def test_what_matters_comes_first(made: Path, name: str) -> None:
         assert i.low < i.fall < i.high
 
 
-def test_of_many_rows_some_bags_are_drawn(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importance, "MOST_ROWS", 300)
+def test_of_many_rows_some_bags_are_drawn(made: Path) -> None:
     counts = Counts(["ward"], made / "bags.csv")
     model = TableModel.load(made / "linear")
-    found = importances(model, made / "rows.csv", counts)
-    monkeypatch.setattr(importance, "MOST_ROWS", 800)
-    everything = importances(model, made / "rows.csv", counts)
+    found, everything = (
+        importances(model, made / "rows.csv", counts, limits=Limits(importance_rows=most))
+        for most in (300, 800)
+    )
     assert found[0].error > everything[0].error
 
 

@@ -17,10 +17,10 @@ from bagwise.likelihood import (
     fit_for_intervals,
     fit_in_pieces,
     fit_linear,
-    intervals,
 )
 from bagwise.likelihood._information import expected_information
 from bagwise.likelihood.objective import BagLikelihood, contrasts
+from bagwise.limits import Limits
 
 
 def of_counts(X1: Any, theta: Any, C: int) -> Any:
@@ -92,7 +92,7 @@ def test_information_of_a_large_bag_is_that_of_normal_counts(C: int) -> None:
 
 @pytest.mark.parametrize("C", [2, 3])
 def test_intervals_of_bags_that_are_alike_are_as_wide_whatever_information_they_are_made_of(
-    monkeypatch: pytest.MonkeyPatch, C: int
+    C: int,
 ) -> None:
     rng = np.random.default_rng(0)
     X, W = rng.normal(size=(4000, 3)), rng.normal(size=(3, C))
@@ -100,8 +100,7 @@ def test_intervals_of_bags_that_are_alike_are_as_wide_whatever_information_they_
     bags = Bags.from_labels(labels, [20] * 200)
     fit = fit_for_intervals(X, bags, fit_linear(X, bags))
     observed = covariance(X, bags, fit)
-    monkeypatch.setattr(intervals, "_OBSERVED_STEPS", 0)
-    expected = covariance(X, bags, fit)
+    expected = covariance(X, bags, fit, limits=Limits(observed_steps=0))
     assert (observed.information, expected.information) == ("observed", "expected")
     ratio = expected.standard_errors()[0] / observed.standard_errors()[0]
     assert 0.75 < ratio.min() <= ratio.max() < 1.35  # by linear scores alone, up to 2.2
@@ -118,8 +117,7 @@ def test_bags_that_were_made_to_be_equal_say_little_not_everything() -> None:
         assert found.standard_errors()[0].min() > 0.1
 
 
-def test_rows_may_be_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intervals, "_OBSERVED_STEPS", 0)
+def test_rows_may_be_read_piece_by_piece() -> None:
     rng = np.random.default_rng(1)
     X = rng.normal(size=(900, 2))
     labels = (X[:, 0] + rng.logistic(size=900) > 0).astype(int) * 2
@@ -131,7 +129,7 @@ def test_rows_may_be_read_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> Non
         ]
     )
     fit = fit_linear(X, bags, ridge=0.1)
-    whole = covariance(X, bags, fit)
+    whole = covariance(X, bags, fit, limits=Limits(observed_steps=0))
     asked = []
 
     def read(begin: int, end: int) -> Any:

@@ -18,8 +18,8 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-import bagwise.estimator.inputs
 from bagwise import BagKFold, LLPClassifier, bag_scorer
+from bagwise.limits import Limits
 
 rng = np.random.default_rng(0)
 y = rng.integers(2, size=240)
@@ -89,16 +89,15 @@ def test_rows_too_many_to_be_made_dense_are_refused_before_memory_is_taken() -> 
         quick().fit(wide, np.arange(40) // 4, {b: [2, 2] for b in range(10)})
 
 
-def test_prediction_makes_a_few_rows_dense_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prediction_makes_a_few_rows_dense_at_a_time() -> None:
     rows = sparse.csr_array(DENSE)
     model = quick().fit(rows, BAGS, COUNTS)
     expected = model.predict_proba(rows)
-    monkeypatch.setattr(bagwise.estimator.inputs, "_PIECE_BYTES", 7 * 30 * 8)
-    monkeypatch.setattr(bagwise.estimator.inputs, "MOST_DENSE_BYTES", 7 * 30 * 8)
+    model._limits = Limits(dense_bytes=7 * 30 * 8, dense_piece_bytes=7 * 30 * 8)
     np.testing.assert_allclose(model.predict_proba(rows), expected, rtol=1e-5)
     assert np.isfinite(model.bag_score(rows, BAGS, COUNTS))
     with pytest.raises(ValueError, match="at most"):
-        quick().fit(rows, BAGS, COUNTS)
+        model.fit(rows, BAGS, COUNTS)
 
 
 def test_bad_sparse_rows_are_named() -> None:

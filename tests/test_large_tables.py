@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from bagwise import BagData, TrainingOptions, read_bags, stored_bags, train
 from bagwise.cli import app
 from bagwise.data import stored
 from bagwise.data.stored import StoredRows
-from bagwise.likelihood import splits
+from bagwise.errors import InputError
+from bagwise.limits import LIMITS, Limits
 from bagwise.tabular import large, memory_size, sorting, tuning
 from bagwise.tabular.columns import Columns
 from bagwise.tabular.fitting import fit_table
@@ -51,7 +53,13 @@ def some_rows(n_bags: int, rows: int, seed: int = 0) -> tuple[Any, Any]:
 
 
 def sort(
-    store: Store, bags: Any, rows: Any, part_bytes: int, step: int = 7, read: Any = None
+    store: Store,
+    bags: Any,
+    rows: Any,
+    part_bytes: int,
+    step: int = 7,
+    read: Any = None,
+    limits: Limits = LIMITS,
 ) -> Any:
     """What `sorted_rows` makes of rows that come in batches; `read` counts those encoded."""
 
@@ -67,7 +75,7 @@ def sort(
             yield bags[some], encode
 
     sizes = np.bincount(bags[bags >= 0])
-    path = sorted_rows(store, "rows", batches, sizes, 3, part_bytes, len(bags))
+    path = sorted_rows(store, "rows", batches, sizes, 3, part_bytes, len(bags), limits=limits)
     return np.fromfile(path, np.float32).reshape(-1, 3)
 
 
@@ -97,20 +105,19 @@ def test_rows_are_sorted_by_bag_and_those_of_a_bag_stay_in_order(
     assert not store.folder.exists()
 
 
-def test_a_bag_larger_than_a_part_is_copied_piece_by_piece(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sorting, "_PIECE", 30)
+def test_a_bag_larger_than_a_part_is_copied_piece_by_piece(tmp_path: Path) -> None:
+    limits = Limits(moved_bytes=30)
     bags, rows = some_rows(4, 200)
     bags[bags == 2] = 1
     bags[bags == 3] = 2
-    assert np.array_equal(sort(Store(tmp_path / "s"), bags, rows, 100), in_order(bags, rows))
+    found = sort(Store(tmp_path / "s"), bags, rows, 100, limits=limits)
+    assert np.array_equal(found, in_order(bags, rows))
 
 
 def test_sorting_that_was_stopped_at_any_moment_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sorting, "_NOTED", 1)
+    limits = Limits(noted_bytes=1)
     bags, rows = some_rows(12, 100)
     real, left = Store.write, [0]
 
@@ -126,7 +133,7 @@ def test_sorting_that_was_stopped_at_any_moment_goes_on(
         store, read = Store(tmp_path / str(stopped)), []
         left[0] = stopped
         try:
-            found = sort(store, bags, rows, 300)
+            found = sort(store, bags, rows, 300, limits=limits)
         except KilledError:
             assert store.read("sorted", "rows") is None
             left[0] = 1000
@@ -134,7 +141,7 @@ def test_sorting_that_was_stopped_at_any_moment_goes_on(
             for file in store.folder.glob("parts/*"):
                 with file.open("ab") as more:
                     more.write(b"half a record")
-            found = sort(Store(store.folder), bags, rows, 300, read=read)
+            found = sort(Store(store.folder), bags, rows, 300, read=read, limits=limits)
             assert len(read) == max(15 - stopped, 0)
             stopped += 1
         else:
@@ -148,7 +155,7 @@ def test_sorting_that_was_stopped_at_any_moment_goes_on(
 def test_what_is_missing_of_a_stopped_sort_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
-    monkeypatch.setattr(sorting, "_NOTED", 1)
+    limits = Limits(noted_bytes=1)
     bags, rows = some_rows(12, 100)
     store, real = Store(tmp_path / "s"), sorting._Sorting._place
 
@@ -160,14 +167,15 @@ def test_what_is_missing_of_a_stopped_sort_is_made_again(
     with monkeypatch.context() as patch:
         patch.setattr(sorting._Sorting, "_place", place)
         with pytest.raises(KilledError):
-            sort(store, bags, rows, 300)
+            sort(store, bags, rows, 300, limits=limits)
     if damage == "part":
         (store.folder / "parts" / "000003").write_bytes(b"")
     elif damage == "rows":
         (store.folder / "rows").unlink()
     else:
         (store.folder / "sorting.json").write_text("{")
-    assert np.array_equal(sort(store, bags, rows, 300), in_order(bags, rows))
+    found = sort(store, bags, rows, 300, limits=limits)
+    assert np.array_equal(found, in_order(bags, rows))
 
 
 def test_a_cut_file_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
@@ -233,11 +241,11 @@ def test_memory_in_use_is_what_no_file_backs() -> None:
 
 
 def test_what_is_kept_of_rows_lies_in_a_file_without_a_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(stored, "_SMALL", 10)
     np.zeros((4, 1), np.float32).tofile(tmp_path / "rows")
-    rows = StoredRows.of_file(tmp_path / "rows", np.array([4]), 1, 10, "")
+    limits = Limits(state_bytes=10)
+    rows = StoredRows.of_file(tmp_path / "rows", np.array([4]), 1, 10, "", limits)
     kept = rows.full((4, 3), -1.0, torch.float64)
     kept[2] = 5
     assert kept.tolist() == [[-1] * 3, [-1] * 3, [5] * 3, [-1] * 3]
@@ -304,11 +312,9 @@ def text_table() -> dict[str, list[Any]]:
 
 
 def test_a_csv_file_has_the_same_types_and_rows_as_when_it_is_read_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("bagwise.tabular.source._BLOCK", 4000)
-    monkeypatch.setattr("bagwise.tabular.source.ROWS", 30)
-    monkeypatch.setattr("bagwise.tabular.streaming.ROWS", 30)
+    limits = Limits(csv_block_bytes=4000, batch_rows=30)
     table = text_table()
     pcsv.write_csv(pa.table(table), tmp_path / "a.csv")
     other = pa.table(table | {"empty": ["Rome", *["NA"] * 399]})
@@ -318,7 +324,8 @@ def test_a_csv_file_has_the_same_types_and_rows_as_when_it_is_read_at_once(
     pcsv.write_csv(pa.table(table).drop(["truth", "date", "time"]), tmp_path / "d.csv")
     for files in (["a.csv"], ["a.csv", "b.csv"], ["d.csv", "c.parquet"]):
         paths = [tmp_path / name for name in files]
-        whole, streamed = Source(paths, as_text=["bag"]), StreamedSource(paths, ["bag"], 10**8)
+        whole = Source(paths, as_text=["bag"], limits=limits)
+        streamed = StreamedSource(paths, ["bag"], 10**8, limits)
         assert streamed.schema == whole.schema
         assert streamed.rows == whole.rows
         for columns in (None, ["text", "number"]):
@@ -367,26 +374,20 @@ def fit(made: Path, out: Path, kind: str = "parquet", **more: Any) -> list[Any]:
     return content(out)
 
 
-@pytest.fixture
-def tight(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of few rows, nothing read at once, everything kept in files."""
-    monkeypatch.setattr(large, "_PART", 10**5)
-    monkeypatch.setattr(stored, "_IN_MEMORY", 10**9)
-    monkeypatch.setattr(stored, "_SMALL", 10)
+# Parts of few rows, nothing read at once, everything kept in files.
+TIGHT = Limits(sorting_part=10**5, selection_part=10**9, state_bytes=10)
+ONE_SPLIT = Limits(cross_validated=0, few_bags=0)
+TIGHT_ONE_SPLIT = replace(TIGHT, cross_validated=0, few_bags=0)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 @pytest.mark.parametrize("cross_validated", [True, False])
 def test_the_model_is_the_same_bit_for_bit(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, cross_validated: bool
+    made: Path, tmp_path: Path, kind: str, cross_validated: bool
 ) -> None:
-    if not cross_validated:
-        monkeypatch.setattr(splits, "CROSS_VALIDATED", 0)
-        monkeypatch.setattr(splits, "FEW_BAGS", 0)
-    plain = fit(made, tmp_path / "plain", kind)
-    with monkeypatch.context() as patch:
-        tight.__wrapped__(patch)  # type: ignore[attr-defined]
-        assert fit(made, tmp_path / "stored", kind, memory=BUDGET) == plain
+    limits, tight = (LIMITS, TIGHT) if cross_validated else (ONE_SPLIT, TIGHT_ONE_SPLIT)
+    plain = fit(made, tmp_path / "plain", kind, limits=limits)
+    assert fit(made, tmp_path / "stored", kind, memory=BUDGET, limits=tight) == plain
     assert not list(tmp_path.glob(".*"))
 
 
@@ -405,18 +406,15 @@ def test_bags_may_be_numbers_in_one_file_and_text_in_another(made: Path, tmp_pat
 
 @pytest.mark.parametrize("more", [{"lr": None, "epochs": None}, {"method": "rc"}])
 def test_other_ways_to_fit_give_the_same_model_too(
-    made: Path, tmp_path: Path, tight: None, more: dict[str, Any]
+    made: Path, tmp_path: Path, more: dict[str, Any]
 ) -> None:
-    assert fit(made, tmp_path / "stored", memory=BUDGET, **more) == fit(
-        made, tmp_path / "plain", **more
-    )
+    stored = fit(made, tmp_path / "stored", memory=BUDGET, limits=TIGHT, **more)
+    assert stored == fit(made, tmp_path / "plain", **more)
 
 
 def test_a_search_among_perceptrons_finds_the_same(
-    made: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(splits, "CROSS_VALIDATED", 0)
-    monkeypatch.setattr(splits, "FEW_BAGS", 0)
     seen = []
 
     def behind(search: tuning.Search, trial: Any, part: int, rival: Any) -> bool:
@@ -427,7 +425,7 @@ def test_a_search_among_perceptrons_finds_the_same(
 
     monkeypatch.setattr(tuning.Search, "_is_behind", behind)
     monkeypatch.setattr(tuning, "bend_scores", scores)
-    more = {"model": "auto", "lr": None, "epochs": None}
+    more = {"model": "auto", "lr": None, "epochs": None, "limits": TIGHT_ONE_SPLIT}
     found = fit(made, tmp_path / "stored", memory=BUDGET, **more)
     assert found == fit(made, tmp_path / "plain", **more)
     of_file, of_memory = seen
@@ -436,8 +434,9 @@ def test_a_search_among_perceptrons_finds_the_same(
 
 
 def test_a_fit_that_was_stopped_while_sorting_and_training_goes_on(
-    made: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    within = {"memory": BUDGET, "limits": TIGHT}
     plain, out = fit(made, tmp_path / "plain"), tmp_path / "stored"
     real = sorting._Sorting._place
 
@@ -449,15 +448,15 @@ def test_a_fit_that_was_stopped_while_sorting_and_training_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(sorting._Sorting, "_place", place)
         with pytest.raises(KilledError):
-            fit(made, out, memory=BUDGET)
+            fit(made, out, **within)
     assert (tmp_path / ".stored.store" / "parts").exists()
     monkeypatch.setattr(Columns, "encode", None)  # all rows are in the parts
     with monkeypatch.context() as patch:
         patch.setattr("bagwise.tabular.fitting.assess", None)
         with pytest.raises(TypeError):
-            fit(made, out, memory=BUDGET)
+            fit(made, out, **within)
     assert (tmp_path / ".stored.store" / "rows").exists()
-    assert fit(made, out, memory=BUDGET) == plain
+    assert fit(made, out, **within) == plain
     assert not list(tmp_path.glob(".*"))
 
 
@@ -493,11 +492,12 @@ def test_notes_about_columns_are_given_again(made: Path, tmp_path: Path) -> None
 
 
 def test_ctrl_c_says_where_the_sorted_rows_are(
-    made: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def place(*rest: Any) -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr("bagwise.tabular.fitting.fit_table", partial(fit_table, limits=TIGHT))
     monkeypatch.setattr(sorting._Sorting, "_place", place)
     command = ["fit", str(made / "rows.csv"), "--bag", "bag", "--labels", str(made / "bags.csv")]
     command += ["--memory", BUDGET, "--out", str(tmp_path / "model")]
@@ -547,10 +547,10 @@ def refused(*arguments: Any) -> str:
 
 
 def test_a_model_of_ones_own_is_trained_on_sorted_rows_as_on_rows_in_memory(
-    made: Path, tmp_path: Path, tight: None, monkeypatch: pytest.MonkeyPatch
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = (made / "rows.parquet", "bag", made / "bags.csv")
-    table = stored_bags(*files, tmp_path / "s", BUDGET)
+    table = stored_bags(*files, tmp_path / "s", BUDGET, limits=TIGHT)
     assert isinstance(table.data.inputs, StoredRows)
     rows = table.data.inputs.take(torch.arange(700))
 
@@ -579,9 +579,9 @@ def test_a_model_of_ones_own_is_trained_on_sorted_rows_as_on_rows_in_memory(
         raise AssertionError("the rows are sorted already")
 
     monkeypatch.setattr(sorting._Sorting, "deal", sorted_again)
-    again = stored_bags(*files, tmp_path / "s", BUDGET)
+    again = stored_bags(*files, tmp_path / "s", BUDGET, limits=TIGHT)
     assert again.data.fingerprint() == table.data.fingerprint()
-    fit_table(*files, memory=BUDGET, store=tmp_path / "s", **QUICK)
+    fit_table(*files, memory=BUDGET, store=tmp_path / "s", limits=TIGHT, **QUICK)
     with pytest.raises(ValueError, match="other things than sorted rows"):
         stored_bags(*files, made, BUDGET)
 
@@ -633,10 +633,15 @@ def test_mistakes_are_named(made: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert f"{below_a_file} cannot be written: " in refused(*within, "--store", below_a_file)
     assert "no file" in refused("fit", tmp_path / "none.csv", *within[2:])
     assert not list(tmp_path.iterdir())  # no store without rows
-    monkeypatch.setattr(large, "_PROBABILITY", 50_000)
-    assert "2 classes and up to 300 rows in a bag, at least 134 MB" in refused(*within)
-    monkeypatch.setattr("bagwise.tabular.streaming._COLUMN", 30_000_000)
-    assert "with 5 columns, at least 182 MB are needed" in refused(*within)
+    for limits, message in (
+        (
+            Limits(probability_bytes=50_000),
+            "2 classes and up to 300 rows in a bag, at least 134 MB",
+        ),
+        (Limits(column_bytes=30_000_000), "with 5 columns, at least 182 MB are needed"),
+    ):
+        with pytest.raises(InputError, match=message):
+            fit(made, tmp_path / "model", "csv", memory="100MB", limits=limits)
     monkeypatch.setattr(memory_size, "free_memory", lambda: 2_000)
     assert "2 KB are free; say how much may be used, for instance --memory 64MB" in refused(
         *command

@@ -17,8 +17,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from bagwise import BagData, Bags, LLPClassifier
-from bagwise.estimator import maximum_likelihood
 from bagwise.estimator.maximum_likelihood import fits_by_likelihood
+from bagwise.limits import Limits
 from bagwise.methods import CC
 from bagwise.tabular.fitting import fit_table
 
@@ -192,12 +192,13 @@ def test_a_number_of_epochs_is_a_number_of_epochs() -> None:
 
 
 def test_what_maximum_likelihood_cannot_take_is_trained_until_it_is_as_good(
-    fitted: LLPClassifier, monkeypatch: pytest.MonkeyPatch
+    fitted: LLPClassifier,
 ) -> None:
     best = fitted.bag_score(X, BAGS, COUNTS)
     given = LLPClassifier(model="linear", random_state=0).fit(X, BAGS, COUNTS, (X, BAGS, COUNTS))
-    monkeypatch.setattr(maximum_likelihood, "MOST_NUMBERS", 100)
-    assert not fits_by_likelihood(LLPClassifier(model="linear"), DATA)
+    small = LLPClassifier(model="linear")
+    small._limits = Limits(linear_cells=100)
+    assert not fits_by_likelihood(small, DATA)
     assert given.likelihood_ is None
     assert given.bag_score(X, BAGS, COUNTS) > best - 0.005
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from bagwise import Bags
 from bagwise.likelihood import bag_log_likelihoods, fit_in_pieces, fit_linear
 from bagwise.likelihood.objective import BagLikelihood
 from bagwise.likelihood.pieces import LikelihoodInPieces, bag_log_likelihoods_in_pieces
-from bagwise.tabular import linear, linear_pieces
+from bagwise.limits import Limits
 from bagwise.tabular.fitting import fit_table
 
 SIZES = [3, 1, 40, 7, 7, 2, 25, 5, 5, 5] * 4  # of which 40 and 25 are more than a piece
@@ -102,12 +103,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, Path]:
     return folder / "rows.csv", "bag", folder / "bags.csv"
 
 
-@pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table counts as a large one, and is read in many pieces."""
-    monkeypatch.setattr("bagwise.likelihood.splits.CROSS_VALIDATED", 0)
-    monkeypatch.setattr(linear, "MOST_NUMBERS", 4000)
-    monkeypatch.setattr(linear_pieces, "_PIECE", 600)
+# The table counts as a large one, and is read in many pieces.
+LARGE = Limits(cross_validated=0, linear_cells=4000, linear_cells_at_once=600)
 
 
 def weights(model: Any) -> np.ndarray:
@@ -116,18 +113,18 @@ def weights(model: Any) -> np.ndarray:
 
 
 def test_a_large_table_has_a_model_of_maximum_likelihood(
-    table: tuple[Path, str, Path], large: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table: tuple[Path, str, Path], tmp_path: Path
 ) -> None:
-    model = fit_table(*table, model="linear")
+    model = fit_table(*table, model="linear", limits=LARGE)
     settings = model.facts.settings
     assert settings.lr is None
     assert settings.ridge is not None
     assert (model.facts.folds, model.facts.held_out.n_bags) == (1, 12)
     assert all("on a part of the bags" in tried.setting for tried in model.facts.tried[1:])
-    stored = fit_table(*table, model="linear", out=tmp_path / "stored", memory="80MB")
+    out = tmp_path / "stored"
+    stored = fit_table(*table, model="linear", out=out, memory="80MB", limits=LARGE)
     np.testing.assert_allclose(weights(stored), weights(model), rtol=1e-4)
-    monkeypatch.setattr(linear, "MOST_NUMBERS", 10**6)
-    whole = fit_table(*table, model="linear")
+    whole = fit_table(*table, model="linear", limits=replace(LARGE, linear_cells=10**6))
     np.testing.assert_allclose(weights(model), weights(whole), atol=0.3)
     assert model.facts.held_out.log_likelihood == pytest.approx(
         whole.facts.held_out.log_likelihood, abs=0.02
@@ -135,9 +132,9 @@ def test_a_large_table_has_a_model_of_maximum_likelihood(
 
 
 def test_a_fit_in_pieces_that_was_stopped_goes_on_where_it_was(
-    table: tuple[Path, str, Path], large: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table: tuple[Path, str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = fit_table(*table, model="linear")
+    expected = fit_table(*table, model="linear", limits=LARGE)
     passes: list[int] = []
     whole_pass = LikelihoodInPieces._pass
 
@@ -150,18 +147,18 @@ def test_a_fit_in_pieces_that_was_stopped_goes_on_where_it_was(
     monkeypatch.setattr(LikelihoodInPieces, "_pass", stopping)
     stop = 6
     with pytest.raises(KeyboardInterrupt):
-        fit_table(*table, model="linear", out=tmp_path / "m")
+        fit_table(*table, model="linear", out=tmp_path / "m", limits=LARGE)
     stop, before = 0, len(passes)
-    model = fit_table(*table, model="linear", out=tmp_path / "m")
+    model = fit_table(*table, model="linear", out=tmp_path / "m", limits=LARGE)
     after = len(passes) - before
     passes.clear()
-    fit_table(*table, model="linear")
+    fit_table(*table, model="linear", limits=LARGE)
     assert after == len(passes) - 5  # those that were whole
     assert (weights(model) == weights(expected)).all()
 
 
 def test_bags_too_large_to_begin_with_are_learnt_by_gradient_descent(
-    table: tuple[Path, str, Path], large: None, monkeypatch: pytest.MonkeyPatch
+    table: tuple[Path, str, Path],
 ) -> None:
-    monkeypatch.setattr(linear, "MOST_NUMBERS", 500)
-    assert fit_table(*table, model="linear").facts.settings.lr is not None
+    model = fit_table(*table, model="linear", limits=replace(LARGE, linear_cells=500))
+    assert model.facts.settings.lr is not None

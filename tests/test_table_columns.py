@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 from bagwise import Bags, read_bags
 from bagwise.cli import app
+from bagwise.limits import Limits
 from bagwise.tabular.columns import Column, Columns, Log, Surprises
 from bagwise.tabular.explaining import effects
 from bagwise.tabular.fitting import fit_table
@@ -116,17 +117,17 @@ def test_the_hash_spreads_numbered_names_evenly() -> None:
     assert stats.chisquare(per_column).pvalue > 1e-4
 
 
-def test_counting_does_not_depend_on_batches_and_forgets_only_the_rarest(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_counting_does_not_depend_on_batches_and_forgets_only_the_rarest() -> None:
     values = np.random.default_rng(0).permutation(many(3000, 6000)).tolist()
     one, other = (only({"zip": values}, parts=parts)[0] for parts in (1, 50))
     assert one == other
-    monkeypatch.setattr("bagwise.tabular.text_columns.TRACKED", 1000)
-    few, notes = only({"zip": values})
+    limits = Limits(tracked_texts=1000)
+    few, notes = only({"zip": values}, limits=limits)
     assert few.categories == one.categories
     assert "more than 500 different values" in notes[0]
-    _, notes = quietly({"id": [f"p{i}" for i in range(5000)], "x": np.arange(5000) % 7})
+    _, notes = quietly(
+        {"id": [f"p{i}" for i in range(5000)], "x": np.arange(5000) % 7}, limits=limits
+    )
     assert not notes
 
 

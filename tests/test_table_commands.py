@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from typer.testing import CliRunner
 
 from bagwise import LLPClassifier, read_bags
 from bagwise.cli import app
+from bagwise.limits import Limits
 from bagwise.tabular import predicting
 from bagwise.tabular.fitting import fit_table
 from bagwise.tabular.model import TableModel
@@ -643,7 +645,8 @@ def test_a_fit_that_was_killed_goes_on_and_ends_the_same(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
     if large:
-        monkeypatch.setattr("bagwise.likelihood.splits.CROSS_VALIDATED", 100)
+        of_large = partial(fit_table, limits=Limits(cross_validated=100))
+        monkeypatch.setattr("bagwise.tabular.fitting.fit_table", of_large)
     arguments = ("fit", made / "rows.csv", *BAGS, made / "bags.csv", *QUICK, "--out")
     assert command(*arguments, tmp_path / "whole")[0] == 0
     real, saved = run_state.save_run, []
@@ -740,7 +743,8 @@ def test_ctrl_c_leaves_nothing_half_written(
     out = tmp_path / "a" / f"p.{kind}"
     assert command(*written(made, name, out))[0] == 0
     before = out.read_bytes()
-    monkeypatch.setattr("bagwise.tabular.source.ROWS", 100)
+    in_batches = partial(getattr(predicting, f"{name}_table"), limits=Limits(batch_rows=100))
+    monkeypatch.setattr(predicting, f"{name}_table", in_batches)
     monkeypatch.setattr(predicting, "_as", interrupted)
     rows = (name, made / "m", made / "rows.parquet", *written(made, name, out)[3:])
     code, output = command(*rows)

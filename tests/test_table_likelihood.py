@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.cli import app
+from bagwise.limits import Limits
 from bagwise.tabular import linear
 from bagwise.tabular.differences import BagsDiffer
 from bagwise.tabular.fitting import fit_table
@@ -110,19 +111,17 @@ def test_a_rate_or_another_method_is_gradient_descent(plain: tuple[Path, str, Pa
 
 
 def test_a_table_too_large_for_it_is_gradient_descent(
-    plain: tuple[Path, str, Path], monkeypatch: pytest.MonkeyPatch
+    plain: tuple[Path, str, Path],
 ) -> None:
-    monkeypatch.setattr(linear, "MOST_NUMBERS", 100)
-    assert fit_table(*plain, model="linear").facts.settings.lr is not None
+    model = fit_table(*plain, model="linear", limits=Limits(linear_cells=100))
+    assert model.facts.settings.lr is not None
 
 
 def test_a_large_table_is_fitted_to_all_bags_with_one_split(
-    plain: tuple[Path, str, Path], monkeypatch: pytest.MonkeyPatch
+    plain: tuple[Path, str, Path],
 ) -> None:
     whole = fit_table(*plain, model="linear")
-    for name in ("CROSS_VALIDATED", "FEW_BAGS"):
-        monkeypatch.setattr(f"bagwise.likelihood.splits.{name}", 0)
-    model = fit_table(*plain, model="linear")
+    model = fit_table(*plain, model="linear", limits=Limits(cross_validated=0, few_bags=0))
     assert model.facts.folds == 1
     assert model.facts.held_out.n_bags == 6
     ours, theirs = (

@@ -65,9 +65,9 @@ def test_threads_are_as_before_also_after_an_error() -> None:
 
 
 @pytest.mark.usefixtures("three_threads")
-@pytest.mark.parametrize(("small", "expected"), [(1_000_000, 1), (10, 3)])
+@pytest.mark.parametrize(("shape", "expected"), [((40, 1), 1), ((5000, 200), 3)])
 def test_small_likelihoods_are_maximised_with_one_thread(
-    monkeypatch: pytest.MonkeyPatch, small: int, expected: int
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], expected: int
 ) -> None:
     def used() -> set[int]:
         return {i["num_threads"] for i in threadpool_info() if i["user_api"] == "blas"}
@@ -81,10 +81,9 @@ def test_small_likelihoods_are_maximised_with_one_thread(
         seen.append(used())
         return real(self, *rest)
 
-    monkeypatch.setattr("bagwise.likelihood._threads.SMALL", small)
     monkeypatch.setattr(BagLikelihood, "evaluate", evaluate)
-    X = np.random.default_rng(0).normal(size=(40, 1))
-    fit_linear(X, Bags.from_labels((X[:, 0] > 0).astype(int), [4] * 10))
+    X = np.random.default_rng(0).normal(size=shape)
+    fit_linear(X, Bags.from_labels((X[:, 0] > 0).astype(int), [4] * (shape[0] // 4)))
     assert seen
     assert all(found == {expected} for found in seen)
     assert used() == {3}

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from bagwise.limits import LIMITS, Limits
+
 STATE = "state-"  # names of files for what is kept of each row begin so
-_SMALL = 1 << 20  # bytes up to which something is kept in memory
-_IN_MEMORY = 8  # a selection of bags that takes up to this part of the budget is read at once
 _STEP = 2  # the part of the budget that a training step may take
 _NEAR = 1 << 16  # bytes of a bag above which reading ahead pays
 _HELD = 0.25  # the part of the budget beyond which free memory is given back before a step
@@ -37,6 +37,7 @@ class StoredRows:
         budget: bytes of memory that may be used.
         folder: for files of what is kept of each row.
         digest: of the file's content.
+        limits: sizes up to which something is in memory.
 
     Attributes:
         shape: (N, d), N the sum of sizes.
@@ -55,12 +56,14 @@ class StoredRows:
         budget: int,
         folder: Path | None = None,
         digest: str = "",
+        limits: Limits = LIMITS,
     ) -> None:
         self._rows, self._begins, self._sizes = rows, begins, sizes
         self._ends = np.cumsum(sizes)
         self._shift = begins - (self._ends - sizes)
         self._moved = bool(self._shift.any())
         self.budget, self._folder, self._digest = budget, folder, digest
+        self._limits = limits
         self._most = memory_in_use() + _HELD * budget
         self.shape: tuple[int, ...] = (int(self._ends[-1]), *rows.shape[1:])
         self.dtype = rows.dtype
@@ -73,6 +76,7 @@ class StoredRows:
         width: int,
         budget: int,
         digest: str,
+        limits: Limits = LIMITS,
     ) -> StoredRows:
         """All bags of a file of float32 numbers; what is kept of rows lies in its folder."""
         mapped = np.memmap(path, np.float32, "r", shape=(int(sizes.sum()), width))
@@ -80,7 +84,7 @@ class StoredRows:
         if width * 4 * sizes.mean() < _NEAR and hasattr(mmap, "MADV_RANDOM"):
             mapped._mmap.madvise(mmap.MADV_RANDOM)  # type: ignore[attr-defined]
         begins = np.cumsum(sizes) - sizes
-        return cls(np.asarray(mapped), begins, sizes, budget, path.parent, digest)
+        return cls(np.asarray(mapped), begins, sizes, budget, path.parent, digest, limits)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -112,17 +116,18 @@ class StoredRows:
     def select(self, index: npt.NDArray[np.int64]) -> StoredRows:
         """The rows of these bags; read at once if they take little memory."""
         begins, sizes = self._begins[index], self._sizes[index]
-        found = StoredRows(self._rows, begins, sizes, self.budget, self._folder, self._digest)
-        if math.prod(found.shape) * self.dtype.itemsize > self.budget // _IN_MEMORY:
+        same, limits = (self.budget, self._folder), self._limits
+        found = StoredRows(self._rows, begins, sizes, *same, self._digest, limits)
+        if math.prod(found.shape) * self.dtype.itemsize > self.budget // limits.selection_part:
             return found
         own = found.take(torch.arange(len(found))).numpy()
         digest = found.fingerprint()
-        return StoredRows(own, np.cumsum(sizes) - sizes, sizes, self.budget, self._folder, digest)
+        return StoredRows(own, np.cumsum(sizes) - sizes, sizes, *same, digest, limits)
 
     def full(self, shape: tuple[int, ...], value: float, dtype: torch.dtype) -> torch.Tensor:
         """A tensor filled with a value, in a file if it is large; the file has no name."""
         size = math.prod(shape)
-        if self._folder is None or size * dtype.itemsize <= _SMALL:
+        if self._folder is None or size * dtype.itemsize <= self._limits.state_bytes:
             return torch.full(shape, value, dtype=dtype)
         handle, name = tempfile.mkstemp(prefix=STATE, dir=self._folder)
         os.close(handle)

@@ -311,7 +311,7 @@ class LLPClassifier(Predictions):
         """Fit the linear model by maximum likelihood."""
         assert isinstance(data.inputs, torch.Tensor)
         model = self._new_model(data.inputs)
-        fit, temperature = fit_by_likelihood(model, data, fold_seed(self))
+        fit, temperature = fit_by_likelihood(model, data, fold_seed(self), self._limits)
         return self._fitted(model.to(self.device), fit.history, None, fit, temperature)
 
     def _train(
@@ -339,6 +339,7 @@ class LLPClassifier(Predictions):
                 device=self.device,
                 callbacks=callbacks,
                 progress=self.verbose,
+                limits=self._limits,
             )
         self._fitted(result.model, result.history, result.best_epoch)
         return self

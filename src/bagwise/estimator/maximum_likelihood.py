@@ -12,8 +12,9 @@ from torch import nn
 from bagwise.data import BagData
 from bagwise.estimator.parameters import new_method, trains_step_by_step
 from bagwise.likelihood import LinearFit, fit_linear
-from bagwise.likelihood.splits import MOST_NUMBERS, choose_on, fold_numbers, splits_of
+from bagwise.likelihood.splits import choose_on, fold_numbers, splits_of
 from bagwise.likelihood.summary import LikelihoodFit, objective_of
+from bagwise.limits import LIMITS, Limits
 from bagwise.training.temperature import divide_logits, fit_temperature
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def fits_by_likelihood(classifier: LLPClassifier, data: BagData) -> bool:
         and method.get_params() in ({}, {"engine": "auto"})
         and not trains_step_by_step(classifier)
         and isinstance(data.inputs, torch.Tensor)
-        and len(data) * (math.prod(data.shape) + 1) <= MOST_NUMBERS
+        and len(data) * (math.prod(data.shape) + 1) <= classifier._limits.linear_cells
     )
 
 
@@ -47,7 +48,7 @@ def set_linear(model: nn.Module, fit: LinearFit) -> None:
 
 
 def fit_by_likelihood(
-    model: nn.Sequential, data: BagData, seed: int
+    model: nn.Sequential, data: BagData, seed: int, limits: Limits = LIMITS
 ) -> tuple[LikelihoodFit, float]:
     """Fit a linear model, in place; the ridge and the temperature are chosen on held-out bags.
 
@@ -55,6 +56,7 @@ def fit_by_likelihood(
         model: standardization, or nothing in its place, and the linear model.
         data: the bags.
         seed: of the folds in which bags are held out; nothing else is random.
+        limits: up to which size there are folds, not one split.
 
     Returns:
         (what is known of the fit, the temperature that the logits are divided by)
@@ -66,7 +68,8 @@ def fit_by_likelihood(
         fit = fit_linear(X, bags)
         set_linear(model, fit)
         return LikelihoodFit(fit.ridge, objective_of(fit)), 1.0
-    found = choose_on(X, bags, fold_numbers(len(bags), splits_of(bags, seed)))
+    splits = splits_of(bags, seed, limits=limits)
+    found = choose_on(X, bags, fold_numbers(len(bags), splits))
     set_linear(model, found.fit)
     held_out = np.flatnonzero(found.folds >= 0)
     logits = torch.from_numpy(found.held_out_logits[bags.rows(held_out)])

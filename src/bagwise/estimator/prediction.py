@@ -25,6 +25,7 @@ from bagwise.estimator.mixups import (
 from bagwise.estimator.parameters import MethodOptions
 from bagwise.estimator.proportions import Proportions
 from bagwise.estimator.targets import BagTargets, bag_targets, ids_or_none, label_targets
+from bagwise.limits import LIMITS, Limits
 from bagwise.networks import Standardize
 from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.training.evaluation import log_likelihoods, predict_logits
@@ -48,6 +49,7 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
     model_: nn.Module
     classes_: npt.NDArray[Any]
     shape_in_: tuple[int, ...]
+    _limits: Limits = LIMITS  # no parameter, which scikit-learn would search and clone
 
     def decision_function(self, X: Any) -> FloatArray:
         """(N, C) logits; with two classes (N,), the second's minus the first's."""
@@ -188,11 +190,11 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         return rows, label_targets(ids, self.classes_)
 
     def _bag_data(self, rows: Rows, targets: BagTargets) -> BagData:
-        inputs = to_tensor(rows, self._precision(rows))
+        inputs = to_tensor(rows, self._precision(rows), self._limits)
         return BagData(inputs[torch.from_numpy(targets.order)], targets.bags)
 
     def _logits(self, rows: Rows) -> torch.Tensor:
-        parts = pieces(rows, self._precision(rows))
+        parts = pieces(rows, self._precision(rows), self._limits)
         return torch.cat([predict_logits(self.model_, part, self.device) for part in parts])
 
     def _log_probs(self, rows: Rows, targets: BagTargets) -> torch.Tensor:

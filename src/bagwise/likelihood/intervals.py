@@ -18,11 +18,11 @@ from bagwise.likelihood._information import expected_information, leveraged_scor
 from bagwise.likelihood._optimise import Problem
 from bagwise.likelihood.linear import TOLERANCE, LinearFit, fit_linear, occurring
 from bagwise.likelihood.objective import BagLikelihood, checked_features, effect_nodes
+from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import lattice_states
 
 MAX_PARAMETERS = 2000
 INTERVAL_RIDGE = 0.1
-_OBSERVED_STEPS = 2e9  # elementary steps up to which the likelihood is differentiated twice
 _STEP = 1e-4  # of these differences, in standard errors
 _LEAST_SPREAD = 0.1  # of bags' scores, beside that of the model, that is believed
 _LEAST = 0.3  # least ratio of observed to expected information that is believed
@@ -143,7 +143,9 @@ class Covariance:
         return shares, errors
 
 
-def covariance(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> Covariance:
+def covariance(
+    X: npt.ArrayLike, bags: Bags, fit: LinearFit, *, limits: Limits = LIMITS
+) -> Covariance:
     """The sandwich estimator of a fit's covariance, bags being what is sampled.
 
         H^-1 (sum_b g_b g_b') H^-1 (B - 1) / B,        g_b = (1 - H_b H^-1)^-1 X_b' (w - p)
@@ -168,6 +170,7 @@ def covariance(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> Covariance:
         X: (N, d) features that the fit was made with.
         bags: the bags it was made with.
         fit: a fit with at most 2000 free coefficients.
+        limits: how long differences of the gradient may take.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(600, 1))
@@ -194,7 +197,8 @@ def covariance(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> Covariance:
         likelihood = BagLikelihood(features, part)
         basis = likelihood.basis
         theta = np.vstack([fit.weights, fit.intercept])[:, classes] @ basis
-        small, information = _sandwich(Problem(likelihood, fit.ridge), theta, fit.bag_effects)
+        problem = Problem(likelihood, fit.ridge)
+        small, information = _sandwich(problem, theta, fit.bag_effects, limits.observed_steps)
         return of_contrasts(fit, small, basis, classes, len(bags), information)
     absent = ~np.isin(np.arange(C), classes)
     return Covariance(fit, np.zeros((d, C, d, C)), len(bags), "expected", absent)
@@ -263,8 +267,10 @@ def bootstrap_bags(
         yield replace(drawn, effects=None, spreads=None)
 
 
-def _sandwich(problem: Problem, theta: FloatArray, tau: float) -> tuple[FloatArray, str]:
-    """((P, P), the kind of information)."""
+def _sandwich(
+    problem: Problem, theta: FloatArray, tau: float, most: float
+) -> tuple[FloatArray, str]:
+    """((P, P), the kind of information), the observed one up to `most` steps."""
     likelihood = problem.likelihood
     assert isinstance(likelihood, BagLikelihood)
     found = problem.at(theta, tau).found
@@ -273,7 +279,7 @@ def _sandwich(problem: Problem, theta: FloatArray, tau: float) -> tuple[FloatArr
     scores = leveraged_scores(likelihood, theta, found, tau, inverse)
     kind = "expected"
     steps = theta.size * (lattice_states(likelihood.bags) * likelihood.bags.n_classes).sum()
-    if likelihood.exact and steps <= _OBSERVED_STEPS:
+    if likelihood.exact and steps <= most:
         kind = "observed"
         inverse = _inverse_observed(problem, theta, tau, expected)
     return sandwich(inverse, scores.T @ scores, len(likelihood.bags)), kind

@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from bagwise.bags import Bags, IntArray
 from bagwise.likelihood.ridge import FOLDS, ChosenRidge, bag_folds, choose_ridge
+from bagwise.limits import LIMITS, Limits
 
-MOST_NUMBERS = 20_000_000  # rows times columns, in double precision, more than once
-CROSS_VALIDATED = 50_000  # instances up to which every bag is held out once,
-FEW_BAGS, FEW_BAGS_INSTANCES = 50, 500_000  # and where there are so few bags, up to more
+FEW_BAGS_INSTANCES = 500_000  # up to which every bag is held out once, of few bags
 HELD_OUT = 0.1  # share of the bags otherwise,
 MOST_HELD_OUT = 200_000  # up to so many instances
 FEWEST_HELD_OUT = 10  # bags, however large
@@ -22,7 +21,7 @@ Split = tuple[IntArray, IntArray]
 """Bags to train on, bags held out."""
 
 
-def splits_of(bags: Bags, seed: int) -> list[Split]:
+def splits_of(bags: Bags, seed: int, *, limits: Limits = LIMITS) -> list[Split]:
     """Five folds of the bags for small tables, so that each bag is held out once; else one split.
 
     Folds are balanced by their instances; of fewer than ten bags each is a fold of its own.
@@ -31,13 +30,14 @@ def splits_of(bags: Bags, seed: int) -> list[Split]:
     [3, 3, 2, 2, 2]
     """
     order = np.random.default_rng(seed).permutation(len(bags))
-    few = len(bags) < FEW_BAGS and bags.n_instances <= FEW_BAGS_INSTANCES
-    if few or bags.n_instances <= CROSS_VALIDATED:
+    few = len(bags) < limits.few_bags
+    most = FEW_BAGS_INSTANCES if few else limits.cross_validated
+    if bags.n_instances <= most:
         fold = bag_folds(bags, FOLDS, seed)
         parts = [np.flatnonzero(fold == number) for number in range(fold.max() + 1)]
     else:
         tenth = order[: max(round(HELD_OUT * len(bags)), 1)]
-        parts = [up_to(bags, tenth if len(bags) >= FEW_BAGS else order[: -(-len(bags) // FOLDS)])]
+        parts = [up_to(bags, order[: -(-len(bags) // FOLDS)] if few else tenth)]
     everything = np.arange(len(bags))
     return [(np.setdiff1d(everything, part), np.sort(part)) for part in parts]
 

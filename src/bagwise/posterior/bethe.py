@@ -141,6 +141,7 @@ def fill_bethe(
     correction: bool = True,
     tolerance: float = TOLERANCE,
     max_iterations: int = MAX_ITERATIONS,
+    large_count: int = _LARGE_COUNT,
 ) -> None:
     """Compute the bags in `index`: their entries of `log_likelihood`, their rows of `weights`."""
     converged = np.ones(len(bags), dtype=np.bool_)
@@ -157,7 +158,7 @@ def fill_bethe(
         bethe_with_potentials(part, log_p, bags.offsets, *known, *how, *found)
 
     is_large = bags.sizes[index] > np.where(
-        bags.is_sharp[index], min(_LARGE_COUNT * bags.n_classes, LARGE), LARGE
+        bags.is_sharp[index], min(large_count * bags.n_classes, LARGE), LARGE
     )
     if is_large.any():
         _fill_large(index[is_large], log_p, bags, how, found)

@@ -139,8 +139,10 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
-    """Write tensors, and facts that JSON can hold, to one file.
+def save_tensors(
+    path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, Any], large: int = LARGE
+) -> None:
+    """Write tensors, and facts that JSON can hold, to one file; more than `large` bytes in pieces.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -153,8 +155,8 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, 
     content = facts | {_DIGESTS: _digests(own, facts)}
     metadata = {_FACTS: json.dumps(content)}
     known = all(tensor.dtype in _KINDS for tensor in own.values())
-    if known and sum(tensor.nbytes for tensor in own.values()) > LARGE:
-        write_pieces(path, _in_pieces(own, metadata))
+    if known and sum(tensor.nbytes for tensor in own.values()) > large:
+        write_pieces(path, _in_pieces(own, metadata, large))
         return
     write_atomically(
         path, save({name: tensor.clone() for name, tensor in own.items()}, metadata=metadata)
@@ -162,7 +164,7 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, 
 
 
 def _in_pieces(
-    tensors: dict[str, torch.Tensor], metadata: dict[str, str]
+    tensors: dict[str, torch.Tensor], metadata: dict[str, str], size: int
 ) -> Iterator[bytes | memoryview]:
     """The same bytes as those of `safetensors.torch.save`, which would copy all tensors twice:
     some of them may lie in files because memory has no room for them.
@@ -181,7 +183,7 @@ def _in_pieces(
     yield len(text).to_bytes(8, "little") + text
     for name in names:
         flat = tensors[name].reshape(-1).view(torch.uint8)
-        yield from (piece.numpy().data for piece in torch.split(flat, LARGE))
+        yield from (piece.numpy().data for piece in torch.split(flat, size))
 
 
 def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

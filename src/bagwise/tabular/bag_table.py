@@ -163,7 +163,9 @@ def match_rows(
     learner = None
     if columns is None:
         unused = [*key, *own, *exclude]
-        learner = ColumnLearner(source.schema, features, unused, categorical, ordered)
+        learner = ColumnLearner(
+            source.schema, features, unused, categorical, ordered, source.limits
+        )
     else:
         source.require(columns.names)
     found = RowLabels(row_labels, labels.classes) if row_labels is not None else None

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from bagwise.estimator.defaults import searched
 from bagwise.estimator.parameters import new_method
 from bagwise.estimator.targets import NumbersAre
 from bagwise.likelihood.splits import Split, splits_of
+from bagwise.limits import LIMITS, Limits
 from bagwise.tabular import linear
 from bagwise.tabular.assessment import assess, held_out_table, of_label_file
 from bagwise.tabular.baseline import overall_shares
@@ -85,6 +87,7 @@ def fit_table(
     store: Path | None = None,
     progress: bool = False,
     ray: AbstractContextManager[object] | None = None,
+    limits: Limits = LIMITS,
 ) -> TableModel:
     """Fit a model to a table with bags; what is not given is chosen on held-out bags.
 
@@ -128,6 +131,7 @@ def fit_table(
         progress: show progress bars, on a terminal, and say where rows are sorted into.
         ray: within it there is Ray, see `bagwise.training.ray_cluster.cluster`, and the candidates
             that are trained step by step are, several at a time, there. The result is the same.
+        limits: sizes that decide how the table is read and fitted.
     """
     started = time.perf_counter()
     _check_model(model)
@@ -150,6 +154,7 @@ def fit_table(
         row_labels=row_labels,
         skip_unmatched=skip_unmatched,
         seed=seed,
+        limits=limits,
     )
     kept_rows = None
     if budget is None:
@@ -168,16 +173,16 @@ def fit_table(
         **searched(targets.bags.sizes),
         **{f"method__{name}": value for name, value in options.items()},
     )
-    splits = splits_of(targets.bags, seed)
+    splits = splits_of(targets.bags, seed, limits=limits)
     cross_validated = len(splits) > 1
     # Chosen by hand, rates and epochs are those of gradient descent.
     by_likelihood = (
         made.is_likelihood
         and (engine, options, lr, epochs) == ("auto", {}, None, None)
-        and (linear.fits(training) or fits_in_pieces(training, splits))
+        and (linear.fits(training, limits) or fits_in_pieces(training, splits, limits))
     )
     if bag_effects:
-        linear.check_bag_effects(training, model, by_likelihood)
+        linear.check_bag_effects(training, model, by_likelihood, limits)
     if rows.counts_are:
         _say_expected(method, engine)
     identity = {
@@ -185,6 +190,7 @@ def fit_table(
         "model": [model, lr, by_likelihood, bag_effects],
         "settings": [method, engine, options, epochs, seed],
         "data": training.fingerprint(),
+        "limits": asdict(limits),
     }
     with Workspace(out, identity) as work, ray or nullcontext():
         search = Search(base, training, names, splits, work, epochs, progress, ray is not None)
@@ -197,8 +203,10 @@ def fit_table(
             models = [*RATES] if len(targets.bags) >= FEWEST_BAGS else ["linear"]
         for name in () if bag_effects else models:
             if name == "linear" and by_likelihood:
-                fit = linear.linear_trials if linear.fits(training) else trials_in_pieces
-                trials += fit(training, splits, work, progress)
+                if linear.fits(training, limits):
+                    trials += linear.linear_trials(training, splits, work, progress)
+                else:
+                    trials += trials_in_pieces(training, splits, work, progress, limits)
             else:
                 rival = trials[0] if trials else None
                 trials += search.trials(name, RATES[name] if lr is None else (lr,), rival)
@@ -252,10 +260,10 @@ def fit_table(
                 log_probs, temperature, targets.bags, targets.ids, chosen.tau
             ),
             seconds=round(time.perf_counter() - started, 1),
-            bags_differ=linear.differences(chosen, training),
+            bags_differ=linear.differences(chosen, training, limits),
         )
         table = _held_out_file(own, part, ids, names, tau)
-        found = _intervals(chosen, training, splits, work, progress)
+        found = _intervals(chosen, training, splits, work, progress, limits)
         named = targets.ids[: len(targets.ids) - rows.alone]
         known_bags = linear.known_bags(chosen, key, named)
         fitted = TableModel(classifier, rows.columns, facts, found, known_bags, table.encode())
@@ -265,21 +273,27 @@ def fit_table(
 
 
 def _intervals(
-    chosen: Trial, data: BagData, splits: Sequence[Split], work: Workspace, progress: bool
+    chosen: Trial,
+    data: BagData,
+    splits: Sequence[Split],
+    work: Workspace,
+    progress: bool,
+    limits: Limits,
 ) -> Tensors:
     """What intervals of a linear model by maximum likelihood are made of."""
     model, ridge = chosen.weights, chosen.ridge
     if model is None or ridge is None:
         return {}
-    if not linear.fits(data):
+    if not linear.fits(data, limits):
         kept = splits[0][0]
         return work.once(
-            "intervals", lambda: intervals_in_pieces(data, kept, model, ridge, work, progress)
+            "intervals",
+            lambda: intervals_in_pieces(data, kept, model, ridge, work, progress, limits),
         )
     with WorkProgress("intervals", "", 1, progress), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
         tau = linear.tau_of(chosen) or 0.0
-        return work.once("intervals", lambda: intervals_of(data, model, ridge, tau))
+        return work.once("intervals", lambda: intervals_of(data, model, ridge, tau, limits))
 
 
 def _check_model(model: str) -> None:

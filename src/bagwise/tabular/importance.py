@@ -10,6 +10,7 @@ from scipy.stats import t as student
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.likelihood.ridge import mean_per_instance
+from bagwise.limits import LIMITS, Limits
 from bagwise.tabular.bag_table import encode_rows
 from bagwise.tabular.columns import Inputs
 from bagwise.tabular.model import TableModel
@@ -19,7 +20,6 @@ from bagwise.training.evaluation import log_likelihoods
 from bagwise.training.progress import WorkProgress
 
 REPEATS = 5
-MOST_ROWS = 50_000
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,13 @@ class Importance:
 
 
 def importances(
-    model: TableModel, data: Paths, counts: Counts, *, seed: int = 0, progress: bool = False
+    model: TableModel,
+    data: Paths,
+    counts: Counts,
+    *,
+    seed: int = 0,
+    progress: bool = False,
+    limits: Limits = LIMITS,
 ) -> list[Importance]:
     """The importance of each column of the table for the bags' counts, the largest first.
 
@@ -60,14 +66,16 @@ def importances(
         counts: their bags and the counts of these.
         seed: of shuffles, and of the bags that are drawn.
         progress: show a bar, on a terminal.
+        limits: how many rows are taken, and sizes of what is read at a time.
     """
-    source = Source(data, typed=False)
+    source = Source(data, typed=False, limits=limits)
     found = matched_rows(model, source, counts, progress)
     order, bags = found.targets.order, found.targets.bags
     rng = np.random.default_rng(seed)
-    if bags.n_instances > MOST_ROWS:
+    most = limits.importance_rows
+    if bags.n_instances > most:
         drawn = rng.permutation(len(bags))
-        drawn = np.sort(drawn[: max(int((bags.sizes[drawn].cumsum() <= MOST_ROWS).sum()), 2)])
+        drawn = np.sort(drawn[: max(int((bags.sizes[drawn].cumsum() <= most).sum()), 2)])
         order, bags = order[bags.rows(drawn)], bags.select(drawn)
     inputs, _ = encode_rows(source, model.columns, order, found.n_rows, progress)
     widths = [len(column.encoded_names) for column in model.columns.columns]

@@ -20,6 +20,7 @@ from bagwise.likelihood import (
 )
 from bagwise.likelihood.intervals import MAX_PARAMETERS
 from bagwise.likelihood.objective import contrasts
+from bagwise.limits import LIMITS, Limits
 from bagwise.storage.files import compare, load_tensors, require_finite, verify
 from bagwise.storage.schema import whole
 from bagwise.tabular.workspace import Tensors
@@ -27,7 +28,9 @@ from bagwise.tabular.workspace import Tensors
 _EFFECTS = {"effects": "means", "spreads": "spreads", "centres": "centres"}  # and what they are
 
 
-def intervals_of(data: BagData, weights: Tensors, ridge: float, tau: float = 0.0) -> Tensors:
+def intervals_of(
+    data: BagData, weights: Tensors, ridge: float, tau: float = 0.0, limits: Limits = LIMITS
+) -> Tensors:
     """The fit that intervals are made of, its covariance clustered by bag, and the effects of its
     bags, where it has such; empty where there are too many coefficients.
 
@@ -36,13 +39,14 @@ def intervals_of(data: BagData, weights: Tensors, ridge: float, tau: float = 0.0
         weights: of the model, `weight` (C, d) and `bias` (C,).
         ridge: with which it was fitted.
         tau: standard deviation of bag effects.
+        limits: see `bagwise.likelihood.covariance`.
     """
     if too_many(weights):
         return {}
     X = data.inputs.double().numpy()
     start = fit_of(weights["weight"].numpy().T, weights["bias"].numpy(), ridge, tau)
     fit = fit_for_intervals(X, data.bags, start)
-    found = covariance(X, data.bags, fit)
+    found = covariance(X, data.bags, fit, limits=limits)
     effects = {}
     if fit.effects is not None:
         of_bags = effects_of_fit(X, data.bags, fit)

@@ -17,6 +17,7 @@ from bagwise.bags import Bags, IntArray
 from bagwise.data.stored import StoredRows
 from bagwise.errors import InputError
 from bagwise.estimator.targets import BagTargets, to_bags
+from bagwise.limits import LIMITS, Limits
 from bagwise.tabular.bag_table import (
     MatchedRows,
     bag_codes,
@@ -38,8 +39,6 @@ from bagwise.training.progress import RowProgress
 
 KEPT = ("cc", "cc_approx", "rc", "rc_approx", "dllp", "ot", "pll", "pvc")
 _CODES = "codes"
-_PART = 4  # the rows that are sorted at a time take one part in so many of the budget
-_PROBABILITY = 64  # bytes that the probability of a class takes while held-out bags are judged
 _HELD_OUT = 200_000  # rows that are judged at a time, or the largest bag
 _ROWS = 1 << 20  # rows whose bags are looked up at a time
 
@@ -116,13 +115,14 @@ def read_sorted(
     """
     source.require(key)
     unused = [*key, *exclude]
-    learner = ColumnLearner(source.schema, features, unused, categorical, ordered)
+    limits = source.limits
+    learner = ColumnLearner(source.schema, features, unused, categorical, ordered, limits)
     asked = [key, list(features), unused, sorted(categorical), ordered]
     reading = _read(source, key, learner, asked, store, progress)
     rows, bag_of_code = _match(reading, labels, str(source.files[0]), skip_unmatched)
     rows = without_absent_classes(rows, labels.source)
     bags = rows.targets.bags
-    refuse_small_budget(bags, budget)
+    refuse_small_budget(bags, budget, limits)
     batches = partial(_batches, source, reading.codes, bag_of_code)
 
     def choose_columns() -> Any:
@@ -142,18 +142,19 @@ def read_sorted(
         partial(batches, columns),
         bags.sizes,
         width,
-        budget // _PART,
+        budget // limits.sorting_part,
         len(reading.codes),
         progress,
+        limits,
     )
-    stored = StoredRows.of_file(path, bags.sizes, width, budget, digest_of(identity))
+    stored = StoredRows.of_file(path, bags.sizes, width, budget, digest_of(identity), limits)
     return replace(rows, columns=columns), stored
 
 
-def refuse_small_budget(bags: Bags, budget: int) -> None:
+def refuse_small_budget(bags: Bags, budget: int, limits: Limits = LIMITS) -> None:
     """Raise a ValueError where held-out bags cannot be judged within so many bytes."""
     rows = max(min(_HELD_OUT, bags.n_instances), int(bags.sizes.max()))
-    needed = LEAST + rows * bags.n_classes * _PROBABILITY
+    needed = LEAST + rows * bags.n_classes * limits.probability_bytes
     if needed > budget:
         largest = int(bags.sizes.max())
         raise InputError(
@@ -173,7 +174,8 @@ def _read(
     """Read all rows, unless that was done before; notes of then are given again."""
     folders = list(source.partitions.texts.values())  # moving a file changes its rows
     files = files_as_they_are(source.files)
-    identity = [bagwise.__version__, files, folders, asked, source.batch_rows]
+    sizes = [source.batch_rows, source.limits.tracked_texts]  # which decide what columns mean
+    identity = [bagwise.__version__, files, folders, asked, *sizes]
     path = store.folder / _CODES
 
     def read() -> Any:

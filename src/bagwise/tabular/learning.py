@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from bagwise.errors import InputError
+from bagwise.limits import LIMITS, Limits
 from bagwise.tabular.columns import Columns, Kind
 from bagwise.tabular.number_columns import NumberLearner
 from bagwise.tabular.text_columns import CategoryLearner, OrderedLearner
@@ -24,6 +25,7 @@ class ColumnLearner:
         exclude: names of columns not to use.
         categorical: names of columns of numbers that are categories.
         ordered: names of columns of ordered categories, and these, the lowest first.
+        limits: how many texts of a column are counted.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class ColumnLearner:
         exclude: Iterable[str] = (),
         categorical: Iterable[str] = (),
         ordered: Ordered | None = None,
+        limits: Limits = LIMITS,
     ) -> None:
         wanted, unwanted, categorical = list(features), set(exclude), set(categorical)
         ordered = ordered or {}
@@ -63,7 +66,9 @@ class ColumnLearner:
             elif name in ordered or kind == "ordered":
                 self._learners[name] = OrderedLearner(name, ordered.get(name))
             elif kind == "category":
-                self._learners[name] = CategoryLearner(name, name in wanted, name in categorical)
+                self._learners[name] = CategoryLearner(
+                    name, name in wanted, name in categorical, limits
+                )
             else:
                 self._learners[name] = NumberLearner(name, kind, name in wanted)
 

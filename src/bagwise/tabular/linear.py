@@ -24,8 +24,9 @@ from bagwise.likelihood import (
     choose_bag_effects,
 )
 from bagwise.likelihood.bag_effects import bags_to_look_at
-from bagwise.likelihood.splits import MOST_NUMBERS, Split, choose_on, fold_numbers
+from bagwise.likelihood.splits import Split, choose_on, fold_numbers
 from bagwise.likelihood.summary import LikelihoodFit, objective_of
+from bagwise.limits import LIMITS, Limits
 from bagwise.networks import make_model
 from bagwise.tabular.differences import BagsDiffer
 from bagwise.tabular.known_bags import KnownBags
@@ -37,16 +38,16 @@ NUMBER = 64  # bytes of memory that one of these takes in all, where memory is l
 _OWN = "own."  # before the names of what is known of the model with bag effects
 
 
-def fits(data: BagData) -> bool:
+def fits(data: BagData, limits: Limits = LIMITS) -> bool:
     """Whether a table is small enough to be fitted as a whole."""
-    return len(data) * (data.shape[0] + 1) <= most_numbers(data)
+    return len(data) * (data.shape[0] + 1) <= most_numbers(data, limits)
 
 
-def most_numbers(data: BagData) -> int:
+def most_numbers(data: BagData, limits: Limits) -> int:
     """Cells of rows that may be in memory in double precision."""
     if isinstance(data.inputs, StoredRows):
-        return min(MOST_NUMBERS, data.inputs.budget // NUMBER)
-    return MOST_NUMBERS
+        return min(limits.linear_cells, data.inputs.budget // NUMBER)
+    return limits.linear_cells
 
 
 def linear_trials(
@@ -84,7 +85,9 @@ def effect_trials(data: BagData, splits: Sequence[Split], work: Workspace) -> li
     return [trial, *trials_of(found)]
 
 
-def check_bag_effects(data: BagData, model: str, by_likelihood: bool) -> None:
+def check_bag_effects(
+    data: BagData, model: str, by_likelihood: bool, limits: Limits = LIMITS
+) -> None:
     """Say why there can be no bag effects, and what to do."""
     if model == "mlp":
         raise InputError(
@@ -95,10 +98,10 @@ def check_bag_effects(data: BagData, model: str, by_likelihood: bool) -> None:
             "bag effects need exact counts: noise, ranges or rounding cannot be told from bags "
             "that differ. Leave --bag-effects out."
         )
-    if not fits(data):
+    if not fits(data, limits):
         raise InputError(
             f"the table has {len(data):,} rows of {data.shape[0]:,} features, too many for bag "
-            f"effects, which take up to {MOST_NUMBERS:,} cells; use fewer columns "
+            f"effects, which take up to {limits.linear_cells:,} cells; use fewer columns "
             "(--features, --exclude) or a part of the bags, or leave --bag-effects out."
         )
     if not by_likelihood:
@@ -144,7 +147,7 @@ def known_bags(chosen: Trial, key: list[str], ids: npt.NDArray[Any]) -> KnownBag
     return KnownBags(tuple(key), tuple(ids.tolist()), BagEffects(tau, means, spreads))
 
 
-def differences(chosen: Trial, data: BagData) -> BagsDiffer | None:
+def differences(chosen: Trial, data: BagData, limits: Limits = LIMITS) -> BagsDiffer | None:
     """Whether a linear model by maximum likelihood should have bag effects; None of others, and
     where the counts are not exact.
     """
@@ -152,7 +155,7 @@ def differences(chosen: Trial, data: BagData) -> BagsDiffer | None:
         return None
     W, b = (chosen.weights[name].numpy() for name in ("weight", "bias"))
     bags, some = data.bags, bags_to_look_at(data.bags)
-    if fits(data):
+    if fits(data, limits):
         logits = data.select(some).inputs.double().numpy() @ W.T + b
     else:  # log-probabilities of all rows are those of the final model there
         assert chosen.log_probs is not None

@@ -17,6 +17,7 @@ from bagwise.likelihood import LinearFit, covariance_in_pieces, fit_in_pieces
 from bagwise.likelihood.intervals import interval_ridge
 from bagwise.likelihood.pieces import Read, bag_log_likelihoods_in_pieces
 from bagwise.likelihood.splits import Split
+from bagwise.limits import LIMITS, Limits
 from bagwise.tabular.intervals import fit_of, tensors_of, too_many
 from bagwise.tabular.linear import fitted, model_of, module_of, most_numbers, trials_of
 from bagwise.tabular.surprises import all_log_probs
@@ -25,24 +26,27 @@ from bagwise.tabular.tuning import smaller
 from bagwise.tabular.workspace import Tensors, Workspace
 from bagwise.training.progress import WorkProgress
 
-_PIECE = 1_000_000  # numbers that are read at a time,
-_PIECES = 6  # and such a part of those that may be in memory
+_PIECES = 6  # the part of the cells that may be in memory that is read at a time, at most
 _FIRST = 3_000_000  # of the bags that a fit begins with
 _PASSES = 20  # over all rows, about
 _SHARES = (8, 1)  # one of so many bags is fitted to, the one after the other
 _TOLERANCE = 0.3  # standard errors, which are small in large tables
 
 
-def fits_in_pieces(data: BagData, splits: Sequence[Split]) -> bool:
+def fits_in_pieces(data: BagData, splits: Sequence[Split], limits: Limits = LIMITS) -> bool:
     """Whether some bags, with which a fit can begin, are small enough."""
     if len(splits) > 1:
         return False
-    some, _ = _some(data, splits[0])
-    return int(data.bags.sizes[some].sum()) * (data.shape[0] + 1) <= most_numbers(data)
+    some, _ = _some(data, splits[0], limits)
+    return int(data.bags.sizes[some].sum()) * (data.shape[0] + 1) <= most_numbers(data, limits)
 
 
 def trials_in_pieces(
-    data: BagData, splits: Sequence[Split], work: Workspace, progress: bool = False
+    data: BagData,
+    splits: Sequence[Split],
+    work: Workspace,
+    progress: bool = False,
+    limits: Limits = LIMITS,
 ) -> list[Trial]:
     """As `linear_trials`: the ridge is chosen on some of the bags, and their model is where the fit
     to all but the bags held out begins, which reads them piece by piece. It is the final one.
@@ -51,18 +55,18 @@ def trials_in_pieces(
     bags = data.bags
     with WorkProgress("linear model", "passes", _PASSES, progress) as bar:
         bar.begin("some of the bags")
-        some, folds = _some(data, splits[0])
+        some, folds = _some(data, splits[0], limits)
         tried = work.once("linear", lambda: fitted(data.select(some), folds, lambda *_: None))
         ridge = float(tried["ridges"][int(tried["chosen"])])
         begin = fit_of(tried["weight"].numpy().T, tried["bias"].numpy(), ridge)
         for share in _SHARES:
             index = kept[::share]
             bar.begin(f"1 of {share} bags" if share > 1 else "all bags")
-            begin = _fit(data, index, begin, f"{share}", work, bar)
+            begin = _fit(data, index, begin, f"{share}", work, bar, limits)
     of_bags = np.full(len(bags), np.nan)
     found = model_of(begin)
     of_bags[held_out] = bag_log_likelihoods_in_pieces(
-        begin, _read(data, held_out), bags.select(held_out), _most(data)
+        begin, _read(data, held_out), bags.select(held_out), _most(data, limits)
     )
     trial = Trial(
         model="linear",
@@ -77,25 +81,32 @@ def trials_in_pieces(
 
 
 def intervals_in_pieces(
-    data: BagData, kept: IntArray, model: Tensors, ridge: float, work: Workspace, progress: bool
+    data: BagData,
+    kept: IntArray,
+    model: Tensors,
+    ridge: float,
+    work: Workspace,
+    progress: bool,
+    limits: Limits = LIMITS,
 ) -> Tensors:
     """As `intervals_of`, of the bags that the model was fitted to; empty too where a single bag is
     too large.
     """
     bags = data.bags.select(kept)
-    if too_many(model) or int(bags.sizes.max()) * (data.shape[0] + 1) > most_numbers(data):
+    largest = int(bags.sizes.max()) * (data.shape[0] + 1)
+    if too_many(model) or largest > most_numbers(data, limits):
         return {}
     start = fit_of(model["weight"].numpy().T, model["bias"].numpy(), interval_ridge(ridge))
     with WorkProgress("intervals", "passes", _PASSES, progress) as bar:
         bar.begin("all bags")
-        fit = _fit(data, kept, start, "intervals", work, bar)
-        found = covariance_in_pieces(_read(data, kept), bags, fit, most=_most(data))
+        fit = _fit(data, kept, start, "intervals", work, bar, limits)
+        found = covariance_in_pieces(_read(data, kept), bags, fit, most=_most(data, limits))
     return tensors_of(found)
 
 
-def _some(data: BagData, split: Split) -> tuple[IntArray, IntArray]:
+def _some(data: BagData, split: Split, limits: Limits) -> tuple[IntArray, IntArray]:
     """Some bags of a split, in order, and (n,) 0 for those of them that are held out, else -1."""
-    numbers = min(_FIRST, most_numbers(data) // 2)  # and half as many of bags held out
+    numbers = min(_FIRST, most_numbers(data, limits) // 2)  # and half as many of bags held out
     kept, held_out = smaller(data.bags, split, numbers // (data.shape[0] + 1))
     some = np.sort(np.concatenate([kept, held_out]))
     return some, np.where(np.isin(some, held_out), 0, -1)
@@ -108,6 +119,7 @@ def _fit(
     name: str,
     work: Workspace,
     bar: WorkProgress,
+    limits: Limits,
 ) -> LinearFit:
     """To some bags. Every pass over them is kept, so that a fit that was stopped goes on."""
 
@@ -127,7 +139,7 @@ def _fit(
             data.shape[0],
             data.bags.select(index),
             start.ridge,
-            most=_most(data),
+            most=_most(data, limits),
             start=start,
             keep=keep,
             tolerance=_TOLERANCE,
@@ -149,10 +161,11 @@ def _read(data: BagData, index: IntArray) -> Read:
     return lambda begin, end: rows.take(torch.arange(begin, end)).double().numpy()
 
 
-def _most(data: BagData) -> int:
+def _most(data: BagData, limits: Limits) -> int:
     """Rows that are read at a time."""
     each = data.shape[0] + 4 * data.bags.n_classes
-    return max(min(_PIECE, most_numbers(data) // _PIECES) // each, 1)
+    cells = min(limits.linear_cells_at_once, most_numbers(data, limits) // _PIECES)
+    return max(cells // each, 1)
 
 
 def _left(trial: Trial, n_bags: int) -> Trial:

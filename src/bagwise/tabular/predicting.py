@@ -18,6 +18,7 @@ from bagwise.bags import FloatArray, IntArray
 from bagwise.errors import InputError
 from bagwise.estimator.targets import NumbersAre
 from bagwise.likelihood import effects_of_shares, mean_softmax, posterior_with_effects
+from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.storage.files import refuse_foreign, unfinished
 from bagwise.tabular.bag_table import match_rows, match_some, places
@@ -67,6 +68,7 @@ def predict_table(
     labels: Paths | None = None,
     labels_are: NumbersAre = "auto",
     skip_unmatched: bool = False,
+    limits: Limits = LIMITS,
 ) -> Written:
     """Write each row's most probable class and the probability of every class.
 
@@ -87,8 +89,9 @@ def predict_table(
             rows of these, see `bagwise.likelihood.effects_of_shares`.
         labels_are: what its numbers are.
         skip_unmatched: leave out rows of bags that it does not have.
+        limits: sizes of what is read at a time.
     """
-    source = Source(data, typed=False)
+    source = Source(data, typed=False, limits=limits)
     known = None
     if labels is not None:
         if not key:
@@ -200,6 +203,7 @@ def label_table(
     skip_unmatched: bool = False,
     progress: bool = False,
     force: bool = False,
+    limits: Limits = LIMITS,
 ) -> Written:
     """Write the labels of rows whose bags' counts are known, these taken into account.
 
@@ -214,7 +218,7 @@ def label_table(
     is not used: it may come from the same counts, which would count twice. With `row_labels`, a
     column of labels of some rows, these are kept and the others have the rest of the counts.
     """
-    source = Source(data, typed=False)
+    source = Source(data, typed=False, limits=limits)
     known = read_labels(labels, key, known=model.classes, numbers_are=labels_are)
     _check_out(out, [*source.files, *known.files], model.classes, force)
     source.require([*key, *model.columns.names])

@@ -15,6 +15,7 @@ from rich.console import Console
 from bagwise.bags import IntArray
 from bagwise.data import BagData, Inputs
 from bagwise.estimator.targets import NumbersAre
+from bagwise.limits import LIMITS, Limits
 from bagwise.tabular.bag_table import (
     MatchedRows,
     encode_rows,
@@ -64,6 +65,7 @@ def stored_bags(
     skip_unmatched: bool = False,
     seed: int = 0,
     progress: bool = False,
+    limits: Limits = LIMITS,
 ) -> StoredBags:
     r"""Sort a table that memory does not hold into a folder, to train a model of your own on it.
 
@@ -87,6 +89,7 @@ def stored_bags(
         skip_unmatched: leave out bags that only one of the files has.
         seed: of the bags by which it is judged whether a column with a heavy tail gets a logarithm.
         progress: show bars, on a terminal.
+        limits: sizes of what is read and sorted at a time.
 
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -109,6 +112,7 @@ def stored_bags(
         row_labels=None,
         skip_unmatched=skip_unmatched,
         seed=seed,
+        limits=limits,
     )
     known = read_labels(labels, asked.key, columns_of(classes) or None, numbers_are=labels_are)
     kept = Store(Path(store), keep=True)
@@ -130,6 +134,7 @@ class Asked:
         row_labels: a column with labels of some rows.
         skip_unmatched: leave out bags that only one of the files has.
         seed: of the bags by which logarithms are judged.
+        limits: sizes of what is read and sorted at a time.
     """
 
     key: list[str]
@@ -140,6 +145,7 @@ class Asked:
     row_labels: str | None
     skip_unmatched: bool
     seed: int
+    limits: Limits = LIMITS
 
     @property
     def as_text(self) -> list[str]:
@@ -154,7 +160,7 @@ def rows_in_memory(
     """The files, the bags and what the columns mean, and (N, width) the rows."""
     texts = [file for file in paths_of(data) if not is_parquet(file)]
     refuse_more_than_memory(sum(file.stat().st_size for file in texts), "the table")
-    source = Source(data, as_text=asked.as_text)
+    source = Source(data, as_text=asked.as_text, limits=asked.limits)
     rows = match_rows(
         source,
         asked.key,
@@ -193,7 +199,7 @@ def rows_in_store(
         Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)
 
     with store.alone():
-        source = StreamedSource(data, asked.as_text, budget)
+        source = StreamedSource(data, asked.as_text, budget, asked.limits)
         rows, inputs = read_sorted(
             source,
             asked.key,

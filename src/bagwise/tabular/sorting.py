@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from bagwise.bags import IntArray
 from bagwise.bags.batching import batches_of
+from bagwise.limits import LIMITS, Limits
 from bagwise.tabular.columns import Inputs
 from bagwise.tabular.store import Store
 from bagwise.training.progress import RowProgress
@@ -26,8 +27,6 @@ Batches = Iterator[tuple[IntArray, Callable[[], Inputs]]]
 """Of each batch of rows (n,) the bag of each, -1 for none, and what gives the rows (n, d)."""
 
 _ROWS, _SORTED, _JOURNAL, _PARTS = "rows", "sorted", "sorting", "parts"
-_NOTED = 1 << 28  # bytes after which it is noted how far the first pass has come
-_PIECE = 1 << 22  # bytes that are moved at a time
 
 
 def are_sorted(store: Store, identity: Any, sizes: IntArray, width: int) -> bool:
@@ -45,6 +44,7 @@ def sorted_rows(
     part_bytes: int,
     n_rows: int,
     progress: bool = False,
+    limits: Limits = LIMITS,
 ) -> Path:
     """The file with all rows of the bags, float32, bag after bag.
 
@@ -59,12 +59,13 @@ def sorted_rows(
         part_bytes: that are put into order at a time; the rows of a larger bag are in order.
         n_rows: of all batches together, those of no bag included.
         progress: show bars, on a terminal.
+        limits: bytes that are moved at a time, and after which it is noted how far it has come.
     """
     path, total = store.folder / _ROWS, int(sizes.sum()) * width * 4
     if are_sorted(store, identity, sizes, width):
         return path
     store.forget(_SORTED)
-    work = _Sorting(store, identity, sizes, width, part_bytes)
+    work = _Sorting(store, identity, sizes, width, part_bytes, limits)
     store.require_room(work.room_needed(total))
     work.deal(batches, n_rows, progress)
     work.place(path, total, progress)
@@ -78,9 +79,15 @@ class _Sorting:
     """A record of a part's file has a bag and the numbers of a row, four bytes each."""
 
     def __init__(
-        self, store: Store, identity: Any, sizes: IntArray, width: int, part_bytes: int
+        self,
+        store: Store,
+        identity: Any,
+        sizes: IntArray,
+        width: int,
+        part_bytes: int,
+        limits: Limits,
     ) -> None:
-        self.store, self.width, self.sizes = store, width, sizes
+        self.store, self.width, self.sizes, self.limits = store, width, sizes, limits
         self.folder = store.folder / _PARTS
         rows = max(part_bytes // ((width + 1) * 4), 1)
         dealt = list(batches_of(sizes, np.arange(len(sizes)), rows, 1, None))
@@ -134,7 +141,7 @@ class _Sorting:
                     continue
                 touched |= self._append(bags, encode(), records)
                 noted += len(bags) * (self.width + 1) * 4
-                if noted >= _NOTED or row == n_rows:
+                if noted >= self.limits.noted_bytes or row == n_rows:
                     for part in touched:
                         _sync(self._file(part))
                     self._note(rows=row, records=records.tolist())
@@ -178,7 +185,7 @@ class _Sorting:
         order = None
         if self.n_bags[part] > 1:
             order = np.argsort(_bags_of(records), kind="stable")
-        step = max(_PIECE // (self.width * 4), 1)
+        step = max(self.limits.moved_bytes // (self.width * 4), 1)
         for start in range(0, n, step):
             some = slice(start, start + step)
             out[some] = records[some if order is None else order[some], 1:]

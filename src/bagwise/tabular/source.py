@@ -18,6 +18,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from bagwise.errors import InputError, is_lack_of_memory
+from bagwise.limits import LIMITS, Limits
 from bagwise.storage.files import begins
 from bagwise.tabular.inference import inferred
 from bagwise.tabular.partitions import partitions_of
@@ -25,8 +26,6 @@ from bagwise.tabular.values import is_text
 
 Paths = str | Path | Iterable[str | Path]
 
-ROWS = 65_536  # of a batch
-_BLOCK = 8 << 20  # bytes of a CSV file read at a time
 _PARQUET = (".parquet", ".pq")
 _SPOOLED = "standard-input"
 _TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
@@ -44,6 +43,7 @@ class Source:
         typed: find out the types of columns in CSV files; otherwise everything there is text.
         as_text: columns of CSV files that are text in any case, so that "007" stays "007"; they may
             be numbers in one Parquet file and text in another.
+        limits: sizes of what is read at a time.
 
     Attributes:
         files: that were found.
@@ -52,8 +52,15 @@ class Source:
         rows: how many there are, or None where only reading them would tell.
     """
 
-    def __init__(self, paths: Paths, typed: bool = True, as_text: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        typed: bool = True,
+        as_text: Iterable[str] = (),
+        limits: Limits = LIMITS,
+    ) -> None:
         self.files = paths_of(paths)
+        self.limits = limits
         self._typed = typed
         self._as_text = list(as_text)
         self._tables: dict[Path, pa.Table] = {}
@@ -172,7 +179,7 @@ class Source:
         with self.reading(file):
             if is_parquet(file):
                 return pq.read_schema(file).remove_metadata()
-            options = text_options(file)
+            options = text_options(file, self.limits)
             if not self._typed:
                 with pcsv.open_csv(file, **options) as reader:
                     return reader.schema
@@ -210,13 +217,14 @@ class Source:
 
     def _batches(self, file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
         if file in self._tables:
-            yield from self._tables[file].select(names).to_batches(max_chunksize=ROWS)
+            table = self._tables[file].select(names)
+            yield from table.to_batches(max_chunksize=self.limits.batch_rows)
         elif is_parquet(file):
             # With pre_buffer the whole file would come to lie in memory, bit by bit.
             with pq.ParquetFile(file, pre_buffer=False) as parquet:
-                yield from parquet.iter_batches(ROWS, columns=names)
+                yield from parquet.iter_batches(self.limits.batch_rows, columns=names)
         else:
-            with pcsv.open_csv(file, **text_options(file)) as reader:
+            with pcsv.open_csv(file, **text_options(file, self.limits)) as reader:
                 yield from reader
 
 
@@ -364,12 +372,12 @@ def _layout(file: Path) -> tuple[pcsv.ParseOptions, int]:
     return pcsv.ParseOptions(delimiter=max(marks, key=header.count), newlines_in_values=True), 0
 
 
-def text_options(file: Path) -> dict[str, Any]:
+def text_options(file: Path, limits: Limits) -> dict[str, Any]:
     """How a file is read with every column as text."""
     parse, before = _layout(file)
     types = dict.fromkeys(_header(file), pa.string())
     return {
-        "read_options": pcsv.ReadOptions(block_size=_BLOCK, skip_rows=before),
+        "read_options": pcsv.ReadOptions(block_size=limits.csv_block_bytes, skip_rows=before),
         "parse_options": parse,
         "convert_options": pcsv.ConvertOptions(column_types=types),
     }

@@ -10,15 +10,15 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from bagwise.errors import InputError
+from bagwise.limits import LIMITS, Limits
 from bagwise.tabular.inference import Inference
 from bagwise.tabular.memory_size import shown_size
-from bagwise.tabular.source import ROWS, Paths, Source, is_parquet, text_options
+from bagwise.tabular.source import Paths, Source, is_parquet, text_options
 from bagwise.tabular.values import is_text
 
 _BUFFER = 1 << 15  # bytes of each column of a Parquet file that are read at a time
 _CELL = 24  # bytes that a cell of a batch takes while it is read and encoded
-_COLUMN = 500_000  # bytes that are kept of a column while it is learnt what it means,
-_PAGE = 3_000_000  # and of a Parquet file's, at most, while it is decoded
+_PAGE = 3_000_000  # bytes that a column of a Parquet file takes, at most, while it is decoded
 _CHUNK = 1000  # bytes that are known of a column in a row group
 _LEAST = 32_000_000  # bytes for the rest
 _FEWEST = 1024  # rows of a batch
@@ -34,21 +34,24 @@ class StreamedSource(Source):
         paths: see `Source`.
         as_text: likewise.
         budget: bytes of memory that may be used.
+        limits: see `Source`.
     """
 
-    def __init__(self, paths: Paths, as_text: Iterable[str], budget: int) -> None:
+    def __init__(
+        self, paths: Paths, as_text: Iterable[str], budget: int, limits: Limits = LIMITS
+    ) -> None:
         self._found: dict[Path, dict[str, Inference]] = {}
         self._counted: dict[Path, int] = {}
-        self.batch_rows = ROWS
-        super().__init__(paths, typed=True, as_text=as_text)
-        needed = _LEAST + len(self.schema.names) * _COLUMN + self._for_parquet()
+        self.batch_rows = limits.batch_rows
+        super().__init__(paths, typed=True, as_text=as_text, limits=limits)
+        needed = _LEAST + len(self.schema.names) * limits.column_bytes + self._for_parquet()
         if needed > budget:
             raise InputError(
                 f"memory is {shown_size(budget)}; with {len(self.schema.names)} columns, at least "
                 f"{-(-needed // 10**6):,} MB are needed."
             )
         room = (budget - needed) // 2 // (_CELL * len(self.schema.names))
-        self.batch_rows = min(max(room, _FEWEST), ROWS)
+        self.batch_rows = min(max(room, _FEWEST), limits.batch_rows)
 
     def _for_parquet(self) -> int:
         """Bytes that reading Parquet files takes, at most one of them at a time."""
@@ -64,7 +67,7 @@ class StreamedSource(Source):
     def _open(self, file: Path) -> pa.Schema:
         if is_parquet(file):
             return super()._open(file)
-        with self.reading(file), pcsv.open_csv(file, **text_options(file)) as reader:
+        with self.reading(file), pcsv.open_csv(file, **text_options(file, self.limits)) as reader:
             found = {name: Inference() for name in reader.schema.names}
             rows = 0
             for batch in reader:
@@ -91,7 +94,7 @@ class StreamedSource(Source):
             with pq.ParquetFile(file, pre_buffer=False, buffer_size=_BUFFER) as parquet:
                 yield from parquet.iter_batches(self.batch_rows, columns=names)
             return
-        with pcsv.open_csv(file, **text_options(file)) as reader:
+        with pcsv.open_csv(file, **text_options(file, self.limits)) as reader:
             for block in reader:
                 for start in range(0, block.num_rows, self.batch_rows):
                     batch = block.slice(start, self.batch_rows)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bagwise.errors import InputError
+from bagwise.limits import LIMITS, Limits
 from bagwise.tabular.columns import Column, Kind, level_texts
 from bagwise.tabular.names import counted
 from bagwise.tabular.number_columns import SAMPLE, number_column, shown
@@ -36,15 +37,14 @@ MOST = 50  # categories with a column each,
 SHARED = 64  # columns for the others,
 ROWS = 20  # rows of each of these, at least
 FEW = 10  # different texts, up to which they are categories even if they are numbers
-TRACKED = 1_000_000  # different texts that are counted
 
 
 class CategoryLearner:
     """Counts of categories; the frequent ones get a column each."""
 
-    def __init__(self, name: str, wanted: bool, categorical: bool) -> None:
+    def __init__(self, name: str, wanted: bool, categorical: bool, limits: Limits = LIMITS) -> None:
         self.name, self.wanted, self.categorical = name, wanted, categorical
-        self.tally = _Tally()
+        self.tally = _Tally(limits.tracked_texts)
         self.n = self.missing = 0
 
     def update(self, values: pa.Array) -> None:
@@ -229,9 +229,10 @@ class OrderedLearner:
 
 
 class _Tally:
-    """Rows by text. Where there are very many texts, the rarest are dropped now and then."""
+    """Rows by text. Where there are more than `most` texts, the rarest are dropped now and then."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self.most = most
         self.parts: list[pa.Table] = []
         self.size, self.merged = 0, 0
         self.dropped = 0
@@ -249,9 +250,9 @@ class _Tally:
         table = pa.concat_tables(self.parts).group_by("text").aggregate([("rows", "sum")])
         table = table.select(["text", "rows_sum"]).rename_columns(["text", "rows"])
         table = table.sort_by([("rows", "descending"), ("text", "ascending")])
-        if len(table) > TRACKED:
-            self.dropped += len(table) - TRACKED // 2
-            table = table[: TRACKED // 2]
+        if len(table) > self.most:
+            self.dropped += len(table) - self.most // 2
+            table = table[: self.most // 2]
         self.parts, self.size, self.merged = [table], len(table), len(table)
         return table
 

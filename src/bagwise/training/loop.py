@@ -19,6 +19,7 @@ from bagwise.bags.arrays import IntArray
 from bagwise.data import BagData, Inputs
 from bagwise.data.inputs import feed, on_device
 from bagwise.errors import InputError
+from bagwise.limits import LIMITS, Limits
 from bagwise.methods import Batch, Method, make_method
 from bagwise.methods.base import room_of
 from bagwise.training.averaging import averaged
@@ -76,6 +77,7 @@ def train(
     device: torch.device | str = "cpu",
     callbacks: Sequence[Callback] = (),
     progress: bool = True,
+    limits: Limits = LIMITS,
 ) -> TrainingResult:
     """Train `model` on bags.
 
@@ -103,6 +105,7 @@ def train(
         device: where the model computes. Double precision stays on the CPU.
         callbacks: called before, after and between epochs, see `bagwise.training.Callback`.
         progress: show a progress bar, on a terminal.
+        limits: how much memory a step may take.
 
     >>> from bagwise import Bags
     >>> _ = torch.manual_seed(0)
@@ -138,7 +141,7 @@ def train(
     if isinstance(inputs, torch.Tensor):
         inputs = on_device(inputs, device)
     bags = max(_bags_in_a_batch(model, data.bags.sizes, options), method.least_bags)
-    most = instances_that_fit(model, inputs, device) if bags > 1 else None
+    most = instances_that_fit(model, inputs, device, limits.step_bytes) if bags > 1 else None
     method.begin(data, device)
     room = room_of(options.batch_instances, bags, most)
     check_room(method, data.bags.sizes, room, options.batch_instances)

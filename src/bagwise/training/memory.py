@@ -10,15 +10,17 @@ from torch import nn
 
 from bagwise.data.inputs import Inputs, take
 from bagwise.data.stored import StoredRows
+from bagwise.limits import LIMITS
 
-# Bytes that a step may keep for its backward pass: what 256 images of 32 x 32 take in `convnet`.
-BUDGET = 2**31
 _SAMPLE = 4
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # glibc's mallopt
 
 
 def instances_that_fit(
-    model: nn.Module, inputs: Inputs, device: torch.device | str = "cpu", budget: int = BUDGET
+    model: nn.Module,
+    inputs: Inputs,
+    device: torch.device | str = "cpu",
+    budget: int = LIMITS.step_bytes,
 ) -> int:
     """How many of these inputs (N, ...) a training step can take at once, at least one.
 
