@@ -131,6 +131,18 @@ def test_a_large_table_is_fitted_to_all_bags_with_one_split(
     assert np.corrcoef(ours.ravel(), theirs.ravel())[0, 1] > 0.95
 
 
+def test_an_unfinished_fit_does_not_go_on_with_other_limits(
+    plain: tuple[Path, str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("bagwise.tabular.fitting.assess", None)
+        with pytest.raises(TypeError):
+            fit_table(*plain, model="linear", out=tmp_path / "m")
+    limits = Limits(cross_validated=0, few_bags=0)
+    model = fit_table(*plain, model="linear", out=tmp_path / "m", limits=limits)
+    assert model.facts.tried == fit_table(*plain, model="linear", limits=limits).facts.tried
+
+
 def test_a_perceptron_is_taken_where_a_line_cannot_tell(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1200, 2))
