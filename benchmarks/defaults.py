@@ -2,9 +2,10 @@
 
 Three tenths of a data set are the test part, the rest fills bags of K at random. `LLPClassifier()`
 and `LLPClassifier(model="linear")` have the columns as they are; `bagwise fit` reads the same rows
-from files, with the model linear and with auto. The last column is the largest difference between a
-probability of the two linear models, which standardize columns alike unless `fit` takes the
-logarithm of one. Pass the number of seeds, 5 if not given, and data sets, all if not given.
+from files, with the model linear and with auto. The last two columns are the largest difference
+between probabilities of the two linear models: of the test rows as they are, where `fit` also cuts
+far values and may add logarithms, and of the training rows as `fit` encodes them for both. Pass the
+number of seeds, 5 if not given, and data sets, all if not given.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -39,8 +41,8 @@ SETTINGS = {
 MODELS = ("LLPClassifier()", 'model="linear"', "fit, linear", "fit, auto")
 
 
-def probabilities(name: str, seed: int) -> tuple[list[Array], Array]:
-    """Of the test rows by each of the models, and their labels."""
+def probabilities(name: str, seed: int) -> tuple[list[Array], Array, float]:
+    """Of the test rows by each of the models, their labels, and the difference on encoded rows."""
     make, K = SETTINGS[name]
     X, y = make(seed)
     C = int(y.max()) + 1
@@ -67,25 +69,32 @@ def probabilities(name: str, seed: int) -> tuple[list[Array], Array]:
             predict_table(table, place / "test.csv", place / f"{model}.csv")
             said = pd.read_csv(place / f"{model}.csv")
             p = said.iloc[:, -C:].to_numpy(dtype=float)
+            if model == "linear":
+                batch = pa.RecordBatch.from_pandas(rows.iloc[rest], preserve_index=False)
+                inputs = table.columns.encode(batch)
+                own = LLPClassifier(model="linear", standardize=False).fit(inputs, bags, counts)
+                theirs = table.classifier.predict_proba(inputs)
+                encoded = float(np.abs(own.predict_proba(inputs) - theirs).max())
             found.append(p / p.sum(axis=1, keepdims=True))  # the file has rounded ones
-    return found, y[test]
+    return found, y[test], encoded
 
 
 def main(seeds: int, names: list[str]) -> None:
     table = Table(title=f"Test accuracy in % / log loss, means of {seeds} seeds")
-    for column in ("data", *MODELS, "difference"):
+    for column in ("data", *MODELS, "difference", "encoded"):
         table.add_column(column, justify="right")
     for name in track(names, description="fitting", transient=True):
-        measured, differences = [], []
+        measured, differences, on_encoded = [], [], []
         for seed in range(seeds):
-            found, y = probabilities(name, seed)
+            found, y, encoded = probabilities(name, seed)
             classes = range(found[0].shape[1])
             measured.append(
                 [(100 * (p.argmax(1) == y).mean(), log_loss(y, p, labels=classes)) for p in found]
             )
+            on_encoded.append(encoded)
             differences.append(np.abs(found[1] - found[2]).max())
         cells = [f"{a:.1f} / {loss:.3f}" for a, loss in np.mean(measured, axis=0)]
-        table.add_row(name, *cells, f"{max(differences):.1g}")
+        table.add_row(name, *cells, f"{max(differences):.1g}", f"{max(on_encoded):.1g}")
     Console(width=120).print(table)
 
 

@@ -126,6 +126,7 @@ def _weights_in_child(log_probs: torch.Tensor, bags: Bags, queue: multiprocessin
 
 
 # Python warns of any fork in a process with threads, which is the very situation tested here.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 def test_a_forked_child_can_compute_too(set_threads: Callable[[int], None]) -> None:

@@ -123,6 +123,7 @@ def test_every_kind_of_inputs_trains_to_the_same_numbers(inputs: Any, tmp_path: 
     assert_same(run(data, tmp_path), expected)  # goes on as if never stopped
 
 
+@pytest.mark.slow
 def test_workers_fetch_what_this_process_would(tmp_path: Path) -> None:
     data = BagData(Items(with_label), BAGS)
     expected = run(data)
@@ -205,6 +206,7 @@ def test_the_estimator_learns_from_a_dataset(tmp_path: Path) -> None:
 # --- for one's own loop
 
 
+@pytest.mark.slow
 def test_a_plain_data_loader_yields_what_a_loss_takes() -> None:
     sampler = BagBatchSampler(BAGS, 20, seed=3)
     seen = []

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -204,10 +205,20 @@ def test_mistakes_in_a_sweep_file_are_named(
     assert not (tmp_path / "runs").exists()
 
 
+def in_this_process(
+    runs: list[RunSettings], folder: Path, data_dir: str | None, _: Callable[[int], None]
+) -> Iterator[tuple[RunSettings, None]]:
+    """A backend of a sweep that starts no process."""
+    for run in runs:
+        execute(run, folder / run.name, data_dir)
+        yield run, None
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sweep")
-    report = run_sweep(read_sweep(write_sweep(folder)), folder / "runs", progress=False)
+    sweep = read_sweep(write_sweep(folder))
+    report = run_sweep(sweep, folder / "runs", backend=in_this_process, progress=False)
     assert not report.failed
     return folder
 

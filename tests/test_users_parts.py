@@ -187,6 +187,7 @@ def test_bags_of_different_kinds_are_not_put_together() -> None:
         BagDataset(INPUTS, DATA.bags)[0:2]  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_batches_of_loader_processes_are_like_those_made_here() -> None:
     dataset = BagDataset(INPUTS, DATA.bags)
     loader = DataLoader(dataset, batch_size=2, collate_fn=collate, num_workers=1)

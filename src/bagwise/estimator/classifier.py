@@ -310,7 +310,7 @@ class LLPClassifier(Predictions):
     def _maximize(self, data: BagData) -> LLPClassifier:
         """Fit the linear model by maximum likelihood."""
         assert isinstance(data.inputs, torch.Tensor)
-        model = self._new_model(data.inputs)
+        model = self._new_model(data.inputs, plain=True)
         fit, temperature = fit_by_likelihood(model, data, fold_seed(self), self._limits)
         return self._fitted(model.to(self.device), fit.history, None, fit, temperature)
 
@@ -371,8 +371,12 @@ class LLPClassifier(Predictions):
         archive.check_files(Path(path))
         return loaded
 
-    def _new_model(self, inputs: torch.Tensor) -> nn.Sequential:
-        """An untrained model for these training inputs, preceded by their standardisation."""
+    def _new_model(self, inputs: torch.Tensor, plain: bool = False) -> nn.Sequential:
+        """An untrained model for these training inputs, preceded by their standardization.
+
+        Steps of one size for all weights need columns without huge values, see `Standardize`;
+        maximum likelihood does not, and is `plain`, as `bagwise fit` is.
+        """
         shape, n_classes = tuple(inputs.shape[1:]), len(self.classes_)
         if isinstance(self.model, nn.Module):
             body = copy.deepcopy(self.model)
@@ -380,4 +384,4 @@ class LLPClassifier(Predictions):
             body = make_model(self.model, shape, n_classes)
         if not self.standardize:
             return nn.Sequential(nn.Identity(), body)
-        return nn.Sequential(Standardize.of(inputs), body)
+        return nn.Sequential(Standardize.of(inputs, plain), body)
