@@ -26,7 +26,7 @@ from bagwise.tabular.known_shares import shares_of
 from bagwise.tabular.labels import LabelTable
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.shares import GroupShare, estimate_shares
-from fitted import NEW, B, make_schools
+from fitted import NEW, B, make_schools, sign
 
 
 def command(*arguments: Any) -> tuple[int, str]:
@@ -364,7 +364,7 @@ def test_a_folder_of_an_earlier_version_still_predicts_and_says_to_fit_again(
     for name in ("effects", "spreads", "centres"):
         del tensors[name]
     save_tensors(path, tensors, facts)
-    (tmp_path / "m" / "manifest.json").unlink()
+    sign(tmp_path / "m")
     rows = made / "new.csv"
     assert command("predict", tmp_path / "m", rows, "--out", tmp_path / "p.csv")[0] == 0
     assert command("explain", tmp_path / "m")[0] == 0
@@ -392,8 +392,8 @@ def test_labels_do_not_depend_on_the_effects_of_bags(made: Path, tmp_path: Path)
     known = (made / "rows.csv", "--bag", "school", "--labels", made / "bags.csv", "--out")
     assert command("label", made / "m", *known, tmp_path / "l.csv")[0] == 0
     shutil.copytree(made / "m", tmp_path / "without")
-    for name in ("effects.safetensors", "manifest.json"):
-        (tmp_path / "without" / name).unlink()
+    (tmp_path / "without" / "effects.safetensors").unlink()
+    sign(tmp_path / "without")
     assert command("label", tmp_path / "without", *known, tmp_path / "k.csv")[0] == 0
     assert (tmp_path / "l.csv").read_text() == (tmp_path / "k.csv").read_text()
 
@@ -407,6 +407,7 @@ def test_labels_given_noisy_counts_allow_for_the_effects_of_bags(
     assert code == 0, output
     shutil.copytree(made / "m", tmp_path / "without")
     (tmp_path / "without" / "effects.safetensors").unlink()
+    sign(tmp_path / "without")
     assert command("label", tmp_path / "without", *noisy, tmp_path / "k.csv")[0] == 0
     given = {bag["school"]: int(bag["pass"]) for bag in read(made / "bags.csv")}
 
@@ -529,8 +530,8 @@ def test_models_of_earlier_versions_load(made: Path, tmp_path: Path) -> None:
     facts = json.loads((model / "fit.json").read_text())
     del facts["bags_differ"], facts["settings"]["bag_effects"]
     (model / "fit.json").write_text(json.dumps(facts))
-    for name in ("held_out_bags.csv", "manifest.json"):
-        (model / name).unlink()
+    (model / "held_out_bags.csv").unlink()
+    sign(model)
     assert TableModel.load(model).facts.bags_differ is None
     assert command("report", model, "--out", tmp_path / "r.html")[0] == 0
     assert command("predict", model, made / "new.csv", "--out", tmp_path / "p.csv")[0] == 0

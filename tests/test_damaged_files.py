@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from bagwise import BagData, Bags, LLPClassifier, TrainingOptions, train
+from bagwise import BagData, Bags, TrainingOptions, train
 from bagwise.cli import app
 from bagwise.experiments.datasets import DataFileError, load_dataset
 from bagwise.experiments.datasets.readers import read_cifar10
@@ -24,6 +24,7 @@ from bagwise.experiments.settings import RunSettings
 from bagwise.experiments.sweep_file import read_sweep
 from bagwise.storage.files import load_tensors, save_tensors
 from bagwise.tabular.fitting import fit_table
+from bagwise.tabular.model import TableModel
 from bagwise.training import TrainingResult
 from bagwise.training.run_state import CHECKPOINT
 
@@ -338,8 +339,6 @@ def model(saved: dict[str, bytes], tmp_path: Path) -> Path:
         (lambda c: c["params"].update(lr="fast"), "params.lr is 'fast'"),
         (lambda c: c["params"].update(epochs=HUGE), "params.epochs is 1000"),
         (lambda c: c["params"].update(device=5), "params.device is 5"),
-        (lambda c: c["params"].update(device="meta"), "device 'meta'"),
-        (lambda c: c["params"].update(device="cuda:77"), "device 'cuda:77'"),
         (lambda c: c["params"].pop("model"), "params.model is missing"),
         (lambda c: c["params"].pop("method"), "params.method is missing"),
         (
@@ -366,9 +365,16 @@ def test_a_damaged_config_is_one_line_that_names_file_and_field(
 ) -> None:
     edited(model / "config.json", edit)
     with pytest.raises(ValueError, match=message):
-        LLPClassifier.load(model)
+        TableModel.load(model)
     line = one_line_error("report", model, "--out", model.parent / "r.html")
     assert str(model / "config.json") in line
+
+
+@pytest.mark.parametrize("device", ["meta", "cuda:77"])
+def test_a_device_that_is_not_here_is_named(model: Path, device: str) -> None:
+    edited(model / "config.json", lambda c: c["params"].update(device=device))
+    line = one_line_error("report", model, "--out", model.parent / "r.html")
+    assert f"the model in {model} computes on the device '{device}', which is not here" in line
 
 
 def test_weights_that_are_not_numbers_are_refused(model: Path) -> None:
@@ -376,7 +382,7 @@ def test_weights_that_are_not_numbers_are_refused(model: Path) -> None:
     tensors, facts = load_tensors(path)
     save_tensors(path, {k: v * float("nan") for k, v in tensors.items()}, facts)
     with pytest.raises(ValueError, match=r"model\.safetensors .* has NaN"):
-        LLPClassifier.load(model)
+        TableModel.load(model)
 
 
 @pytest.mark.parametrize(

@@ -306,7 +306,7 @@ def test_seed_and_epoch_decide_the_order() -> None:
     assert min(len(batch) for batch in BagBatchSampler(BAGS, 1, min_bags=4)) >= 2
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_epochs_follow_each_other_unless_one_is_set(workers: int) -> None:
     expected = []
     for epoch in range(5):

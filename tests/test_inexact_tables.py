@@ -28,6 +28,7 @@ from bagwise.tabular.fitting import fit_table
 from bagwise.tabular.labels import read_labels
 from bagwise.tabular.model import TableModel
 from bagwise.tabular.shares import duncan_davis
+from fitted import sign
 
 B, K = 30, 12
 WARDS = [f"w{b}" for b in range(B)]
@@ -493,6 +494,7 @@ def test_what_is_known_of_counts_is_kept_and_checked(made: Made, tmp_path: Path)
         del content["data"][name]
     del content["held_out"]["covered_bags"]
     path.write_text(json.dumps(content))
+    sign(tmp_path / "m")
     facts = TableModel.load(tmp_path / "m").facts  # as an earlier version wrote it
     assert (facts.data.counts_are, facts.data.labelled_rows) == ("", 0)
 

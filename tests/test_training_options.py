@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from bagwise import BagData, Bags, LLPClassifier, TrainingOptions, train
+from bagwise import BagData, Bags, InputError, LLPClassifier, TrainingOptions, train
 from bagwise.data.inputs import on_device
 from bagwise.methods import Batch
 from bagwise.networks import Standardize
@@ -181,7 +181,9 @@ def test_the_estimator_takes_them_too(tmp_path: Path) -> None:
     other.save(tmp_path / "model")
     again = LLPClassifier.load(tmp_path / "model")
     assert again.optimizer_options == {"momentum": 0.9}
-    assert again.augment is None  # functions are not saved
+    assert again.augment == "function noise"  # not saved itself, but not forgotten
+    with pytest.raises(InputError, match="augment is 'function noise'"):
+        again.fit(INPUTS.numpy(), ids, counts)
     assert (again.predict(INPUTS.numpy()) == other.predict(INPUTS.numpy())).all()
 
 
