@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bagwise import DiscreteLaplace, Laplace, LLPClassifier, bag_scorer
-from bagwise.estimator.knowledge import Rounded
+from bagwise.estimator.knowledge import Rounded, inexact_bags
 from bagwise.estimator.targets import bag_targets
 
 rng = np.random.default_rng(0)
@@ -142,3 +142,11 @@ def test_noise_that_cannot_explain_the_counts_is_doubted() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         bag_targets(ids, {b: [9.0, -6.0] for b in range(6)}, None, Laplace(4))
+
+
+def test_noisy_counts_of_one_class_beyond_a_bags_rows_are_doubted() -> None:
+    numbers = np.column_stack([[518.8, 480.1, 502.0], np.full(3, np.nan)])
+    ids, sizes = np.array(["a", "b", "c"]), np.array([30, 30, 30])
+    with pytest.warns(UserWarning, match="bag 'a' sum to 518.8 and it has 30 rows, which Laplace"):
+        inexact_bags(ids, sizes, numbers, Laplace(4))
+    inexact_bags(ids, sizes, numbers - 480, Laplace(4))  # what the other class may leave

@@ -106,12 +106,13 @@ def _doubt_totals(
     """Say so where counts sum to what noise does not explain: in most bags, by ten deviations."""
     B, C = numbers.shape
     spread = noise.widths((B, C)).mean(axis=1) * C**0.5
-    off = np.abs(np.nansum(numbers, axis=1) - sizes) / spread
-    told = ~np.isnan(numbers).any(axis=1)
-    if told.any() and np.median(off[told]) > 10:
-        bag = int(np.argmax(np.where(told, off, -1.0)))
+    totals, told = np.nansum(numbers, axis=1), ~np.isnan(numbers).any(axis=1)
+    # A class that nobody counted may have any rest, but none below 0.
+    off = np.where(told, np.abs(totals - sizes), np.maximum(totals - sizes, 0)) / spread
+    if len(off) and np.median(off) > 10:
+        bag = int(np.argmax(off))
         warnings.warn(
-            f"the counts of bag {ids.tolist()[bag]!r} sum to {numbers[bag].sum():g} and it has "
+            f"the counts of bag {ids.tolist()[bag]!r} sum to {totals[bag]:g} and it has "
             f"{sizes[bag]} rows, which {type(noise).__name__} noise of width "
             f"{noise.widths((B, C)).mean():g} does not explain, nor in most other bags. If they "
             'are counts of a larger group, they are a "sample", or "relative".',
