@@ -94,7 +94,7 @@ def test_a_stopped_fit_does_not_do_its_linear_model_again(
         patch.setattr("bagwise.tabular.tuning._train_fold", stop)
         with pytest.raises(KeyboardInterrupt):
             fit_table(*plain, out=tmp_path / "m")
-    monkeypatch.setattr(linear, "choose_ridge", stop)
+    monkeypatch.setattr(linear, "choose_on", stop)
     model = fit_table(*plain, out=tmp_path / "m")
     for ours, theirs in zip(
         model.classifier.model_.parameters(), expected.classifier.model_.parameters(), strict=True
