@@ -57,6 +57,14 @@ def test_towards_shares_an_uninformed_model_becomes_hot() -> None:
     assert fit_temperature(sure, bags, np.array([0.8, 0.2])) > 20
 
 
+def test_towards_shares_no_model_becomes_surer() -> None:
+    labels = np.random.default_rng(0).integers(2, size=200)
+    bags = Bags.from_labels(labels, [10] * 20)
+    unsure = torch.from_numpy(np.eye(2)[labels]).log_softmax(-1)  # right, and not sure enough
+    assert fit_temperature(unsure, bags) < 0.5
+    assert fit_temperature(unsure, bags, np.array([0.5, 0.5])) == 1
+
+
 @pytest.mark.parametrize(
     "model",
     [

@@ -103,8 +103,8 @@ class LLPClassifier(Predictions):
         model_: the trained `nn.Module`, standardization included.
         temperature_: what the logits of `model_` are divided by, because held-out bags showed that
             it was too sure, or not sure enough; 1 if they did not clearly show it. Of models that
-            are trained step by step, the difference to the logits of the overall shares is divided:
-            the hotter, the nearer to predicting these shares. `fit_bags` fits none to them.
+            are trained step by step, the difference to the logits of the overall shares is divided,
+            by 1 or more: the hotter, the nearer to predicting these shares. `fit_bags` fits none.
         history_: one row an epoch, see `bagwise.training.loop.TrainingResult`; of maximum
             likelihood, one row for each ridge that was tried, with `ridge` and `val_bag_loss`.
         best_epoch_: the epoch whose weights the model has; None of maximum likelihood.

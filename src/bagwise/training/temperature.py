@@ -34,7 +34,9 @@ def fit_temperature(log_probs: torch.Tensor, bags: Bags, shares: FloatArray | No
         log_probs: (N, C) of rows of bags that the model has not seen.
         bags: sizes and counts.
         shares: (C,) probabilities p0 towards which a hot model goes: at temperature T the class
-            probabilities are then softmax(log p0 + (log p - log p0) / T), with T up to 100.
+            probabilities are then softmax(log p0 + (log p - log p0) / T), with T from 1 to 100. It
+            is not below 1: few held-out bags, all of them right, would make the model as sure as
+            can be, and two mistakes in a bag that cancel do not show.
 
     >>> bags = Bags([2] * 50, [[2, 0], [1, 1], [1, 1], [0, 2], [1, 1]] * 10)
     >>> sure = torch.tensor([[9., 0.], [0., 9.]]).log_softmax(-1).repeat(50, 1)
@@ -53,7 +55,7 @@ def fit_temperature(log_probs: torch.Tensor, bags: Bags, shares: FloatArray | No
     end = math.log(HOTTEST)
     found = minimize_scalar(
         lambda log_T: -float(at(math.exp(log_T)).sum()),
-        bounds=(-end, end if shares is None else 2 * end),
+        bounds=(-end, end) if shares is None else (0.0, 2 * end),
         method="bounded",
         options={"xatol": 0.01},
     )
