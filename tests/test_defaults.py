@@ -43,13 +43,15 @@ def test_digits_are_learnt_from_few_bags() -> None:
 QUICK: dict[str, Any] = {"epochs": 12, "lr": 4e-3, "random_state": 0}
 
 
-@pytest.mark.parametrize("K", [150, 300])
+@pytest.mark.parametrize("K", [150, pytest.param(300, marks=pytest.mark.slow)])
 def test_digits_are_learnt_from_large_bags(K: int) -> None:
     X, bags, counts, X_test, y_test = in_bags(*load_digits(return_X_y=True), K, B=49, seed=7)
     assert LLPClassifier(**QUICK).fit(X, bags, counts).score(X_test, y_test) > 0.95
 
 
-@pytest.mark.parametrize("options", [{}, {"model": "linear", "lr": 3e-2}])
+@pytest.mark.parametrize(
+    "options", [{}, pytest.param({"model": "linear", "lr": 3e-2}, marks=pytest.mark.slow)]
+)
 def test_gaussians_are_learnt_from_large_bags(options: dict[str, Any]) -> None:
     X, bags, counts, X_test, y_test = in_bags(*gaussians(7), K=300, B=40, seed=7)
     model = LLPClassifier(**QUICK | options).fit(X, bags, counts)
