@@ -25,7 +25,7 @@ from bagwise.tabular.model import TableModel
 from bagwise.tabular.workspace import Workspace
 
 FOLDS, EPOCHS = 5, 3
-OPTIONS = ("--model", "linear", "--lr", "0.03", "--epochs", str(EPOCHS))
+OPTIONS = ("--model", "linear", "--lr", "0.03")
 
 # Runs fits one after the other, each in a child process of its own that dies, without any clean-up,
 # just before the n-th change of the given kind to a file of the given name.
@@ -90,9 +90,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def arguments(made: Path, out: Path, *more: str) -> list[str]:
+def arguments(made: Path, out: Path, *more: str, epochs: int = EPOCHS) -> list[str]:
     labels = ("--bag", "bag", "--labels", str(made / "bags.csv"))
-    return ["fit", str(made / "rows.csv"), *labels, "--out", str(out), *OPTIONS, *more]
+    options = (*OPTIONS, "--epochs", str(epochs))
+    return ["fit", str(made / "rows.csv"), *labels, "--out", str(out), *options, *more]
 
 
 def fit(made: Path, out: Path, *more: str) -> Any:
@@ -220,7 +221,7 @@ def test_ctrl_c_before_any_work_leaves_nothing(
 def test_a_real_ctrl_c_says_what_is_kept_and_how_to_go_on(made: Path, tmp_path: Path) -> None:
     out, home = tmp_path / "m", tmp_path / ".m.fitting"
     with subprocess.Popen(
-        [sys.executable, "-m", "bagwise", *arguments(made, out, "--epochs", "300")],
+        [sys.executable, "-m", "bagwise", *arguments(made, out, epochs=300)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

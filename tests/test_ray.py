@@ -182,7 +182,7 @@ def test_what_is_no_address_is_named(tmp_path: Path) -> None:
         (["--ray", "--workers", 0], "--workers is 0; a number from 1 is expected."),
         (["--ray", "--device", "meta"], "device is 'meta'"),
         (["--ray-address", "127.0.0.1:1", "--device", "cuda:1"], "with Ray cpu or cuda"),
-        (["--ray", "--method", "no"], "method is 'no'; choose one of"),
+        (["--ray", "--engine", "no"], "engine is 'no'; choose one of"),
     ],
 )
 def test_mistakes_are_found_before_ray_is_started(

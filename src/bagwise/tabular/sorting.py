@@ -62,16 +62,16 @@ def sorted_rows(
         limits: bytes that are moved at a time, and after which it is noted how far it has come.
     """
     path, total = store.folder / _ROWS, int(sizes.sum()) * width * 4
-    if are_sorted(store, identity, sizes, width):
-        return path
-    store.forget(_SORTED)
-    work = _Sorting(store, identity, sizes, width, part_bytes, limits)
-    store.require_room(work.room_needed(total))
-    work.deal(batches, n_rows, progress)
-    work.place(path, total, progress)
-    store.write(_SORTED, identity, {"rows": int(sizes.sum()), "width": width})
+    if not are_sorted(store, identity, sizes, width):
+        store.forget(_SORTED)
+        work = _Sorting(store, identity, sizes, width, part_bytes, limits)
+        store.require_room(work.room_needed(total))
+        work.deal(batches, n_rows, progress)
+        work.place(path, total, progress)
+        store.write(_SORTED, identity, {"rows": int(sizes.sum()), "width": width})
+    # Also what a call left that was killed just here.
     store.forget(_JOURNAL)
-    shutil.rmtree(work.folder, ignore_errors=True)
+    shutil.rmtree(store.folder / _PARTS, ignore_errors=True)
     return path
 
 
