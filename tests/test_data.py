@@ -39,6 +39,12 @@ INPUTS = torch.randn(120, 4, generator=RANDOM) + 2 * nn.functional.one_hot(LABEL
 BAGS = Bags.from_labels(LABELS, [6] * 10 + [3] * 20)
 
 
+@pytest.fixture(autouse=True)
+def same_random_numbers() -> None:
+    """Each test draws the same ones, whichever ran before it."""
+    RANDOM.manual_seed(1)
+
+
 class Items(Dataset[Any]):
     """One instance an item, as a tensor, an array or with something beside it."""
 

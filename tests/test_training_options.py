@@ -26,6 +26,12 @@ INPUTS = torch.randn(90, 4, generator=RANDOM) + 2 * nn.functional.one_hot(LABELS
 DATA = BagData(INPUTS, Bags.from_labels(LABELS, [5] * 18), LABELS)
 
 
+@pytest.fixture(autouse=True)
+def same_random_numbers() -> None:
+    """Each test draws the same ones, whichever ran before it."""
+    RANDOM.manual_seed(1)
+
+
 def noise(inputs: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return inputs + 0.1 * torch.randn(inputs.shape, generator=generator)
 
