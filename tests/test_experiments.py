@@ -663,6 +663,7 @@ def test_runs_of_the_papers_data_are_drawn_beside_it(tmp_path: Path) -> None:
     assert "beside the paper&#x27;s best" in (tmp_path / "report.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("select", ["accuracy", "bag_loss"])
 @pytest.mark.parametrize("page", ["linear", "mlp", "cifar10", "leaderboard"])
 def test_the_committed_tables_are_made_from_the_committed_runs(page: str, select: str) -> None:
@@ -674,6 +675,7 @@ def test_the_committed_tables_are_made_from_the_committed_runs(page: str, select
     assert output == (RESULTS / page / name).read_text()
 
 
+@pytest.mark.slow
 def test_the_runs_of_the_linear_model_are_all_there() -> None:
     folder = RESULTS / "linear"
     done = {run.settings for run in read_runs(folder)}

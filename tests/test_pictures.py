@@ -73,7 +73,7 @@ def group_shares(groups: int, classes: list[str]) -> list[GroupShare]:
 
 
 @pytest.mark.parametrize("classes", [LONG[:2], LONG, [f"class {c}" for c in range(30)]])
-@pytest.mark.parametrize("groups", [1, 60, 200])
+@pytest.mark.parametrize("groups", [1, 60, pytest.param(200, marks=pytest.mark.slow)])
 def test_names_of_groups_and_classes_do_not_overlap(classes: list[str], groups: int) -> None:
     figure = shares_chart(group_shares(groups, classes), ["town", "age"])
     assert texts_overlap(figure) == []
