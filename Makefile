@@ -14,7 +14,7 @@ demo: $(READY) ## all methods on handwritten digits in bags: a table and a pictu
 	@$(BIN)/python -m bagwise.demo
 
 test: $(READY) ## test the mathematics, losses, methods, estimator and tables, and every docstring's example
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(ARGS)
 
 test-slow: $(READY) ## test what starts processes, Ray or a browser, kills work, runs the README, or trains for long
 	$(BIN)/python -m pytest -m slow
@@ -22,7 +22,8 @@ test-slow: $(READY) ## test what starts processes, Ray or a browser, kills work,
 test-all: test test-slow ## test everything
 
 test-lowest: ## run `make test` with the lowest versions that pyproject.toml allows
-	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt
+	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt \
+	  ARGS="-W ignore::DeprecationWarning"  # of old packages beside newer ones they use
 
 fuzz: $(READY) ## search at random for what breaks: properties, engines, damaged files (an hour)
 	BAGWISE_PROFILE=fuzz $(BIN)/python -m pytest tests/test_properties.py tests/test_bags.py tests/test_auto.py
