@@ -44,7 +44,9 @@ _start = multiprocessing.process.BaseProcess.start
 
 
 def _watch(event: str, arguments: tuple[Any, ...] = ()) -> None:
-    """Fail a quick test that starts a process."""
+    """Fail a quick test that starts a process; libraries may ask what machine this is."""
+    if arguments and arguments[0] in ("lscpu", "uname"):
+        return
     if _in_quick_test and event in ("subprocess.Popen", "os.fork", "os.posix_spawn", "start"):
         pytest.fail("the test starts a process; mark it with @pytest.mark.slow")
 
