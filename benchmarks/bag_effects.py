@@ -28,9 +28,9 @@ from rich.progress import track
 from rich.table import Table
 from scipy.special import expit
 
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.model import TableModel
-from bagwise.tabular.predicting import predict_table
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.use.predict import predict_table
 
 Floats = npt.NDArray[np.float64]
 SETTINGS = [  # schools, variation of their log-odds, slope of the features

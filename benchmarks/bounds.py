@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from bagwise import BagData, Bags, Posterior, TrainingOptions, bag_posterior, train
-from bagwise.experiments.datasets import find, load_dataset
 from bagwise.networks import mlp
+from bagwise.paper.datasets import find, load_dataset
 from bagwise.posterior.pruned import fill_pruned
 from common import table
 

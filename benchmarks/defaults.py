@@ -26,8 +26,8 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_bl
 from sklearn.metrics import log_loss
 
 from bagwise import LLPClassifier
-from bagwise.tabular import TableModel, predict_table
-from bagwise.tabular.fitting import fit_table
+from bagwise.tables import TableModel, predict_table
+from bagwise.tables.fitting import fit_table
 
 Array = npt.NDArray[Any]
 

@@ -28,8 +28,8 @@ COLUMNS = 20
 FIT = """
 import json, sys, time
 from pathlib import Path
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.scoring import evaluate_table
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.use.evaluate import evaluate_table
 small, data, bag, labels, test = sys.argv[1:]
 fit_table(small + "/rows.csv", "ward", small + "/bags.csv", out=Path(small) / "first")
 started = time.process_time()

@@ -22,10 +22,10 @@ import numpy as np
 import torch
 
 from bagwise import BagData, Bags, DiscreteLaplace, TrainingOptions, train
-from bagwise.experiments.datasets import Dataset, load_dataset
-from bagwise.experiments.run import protocol_data
 from bagwise.networks import make_model
-from bagwise.training.selection import best_row
+from bagwise.paper.datasets import Dataset, load_dataset
+from bagwise.paper.run import protocol_data
+from bagwise.training.best import best_row
 
 FIELDS = ("experiment", "dataset", "setting", "knowledge", "method", "seed", "accuracy")
 SEEDS = (0, 1, 2)

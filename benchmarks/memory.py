@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bagwise.tabular.memory_size import bytes_of, shown_size
+from bagwise.memory_size import bytes_of, shown_size
 
 BAG, CLASSES, BATCH, TEST = 1000, 2, 50_000, 50_000
 
@@ -36,8 +36,8 @@ BAG, CLASSES, BATCH, TEST = 1000, 2, 50_000, 50_000
 CHILD = """
 import json, resource, sys, time
 from pathlib import Path
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.scoring import evaluate_table
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.use.evaluate import evaluate_table
 
 def has(name):
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -32,13 +32,13 @@ from typer.testing import CliRunner
 
 from bagwise import BagData, Bags, TrainingOptions, train
 from bagwise.cli import app
-from bagwise.experiments.datasets import load_dataset
-from bagwise.experiments.run import execute
-from bagwise.experiments.settings import RunSettings
-from bagwise.experiments.sweep_file import read_sweep
-from bagwise.tabular.fitting import fit_table
+from bagwise.paper.datasets import load_dataset
+from bagwise.paper.run import execute
+from bagwise.paper.settings import RunSettings
+from bagwise.paper.sweep_file import read_sweep
+from bagwise.progress import WorkProgress
+from bagwise.tables.fitting import fit_table
 from bagwise.training import DivergedError
-from bagwise.training.progress import WorkProgress
 from bagwise.training.run_state import CHECKPOINT
 
 _SWEEP = Path(__file__).parent.parent / "results" / "linear" / "sweep.toml"

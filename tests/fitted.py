@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from bagwise.bags import FloatArray
 from bagwise.cli import app
 from bagwise.storage.manifest import write_manifest
-from bagwise.tabular.fitting import fit_table
+from bagwise.tables.fitting import fit_table
 
 QUICK = ("--model", "linear", "--lr", "0.03", "--epochs", "15")
 B, NEW = 80, 10  # schools, and new pupils of each

@@ -24,8 +24,8 @@ from typer.testing import CliRunner
 from bagwise import __version__
 from bagwise.cli import app
 from bagwise.errors import BagwiseError
-from bagwise.experiments.run import execute
-from bagwise.experiments.settings import RunSettings
+from bagwise.paper.run import execute
+from bagwise.paper.settings import RunSettings
 
 HUGE = "9" * 400
 FIT = ("--bag", "ward", "--labels", "bags.csv", "--out", "new")
@@ -371,23 +371,29 @@ def planted(*_: object, **__: object) -> None:
 DO_SWEEP = ("sweep", "s.toml", "--out", "s")
 PREDICT = ("predict", "model", "rows.csv", "--out", "p.csv")
 BUGS = {
-    "reading labels": ("bagwise.tabular.cells.numbers_of", ("fit", "rows.csv", *FIT)),
+    "reading labels": ("bagwise.tables.labels.cells.numbers_of", ("fit", "rows.csv", *FIT)),
     "making a method": ("bagwise.methods.direct.CC.__init__", ("fit", "rows.csv", *FIT)),
-    "reading columns": ("bagwise.tabular.columns._made", PREDICT),
+    "reading columns": ("bagwise.tables.encode.columns._made", PREDICT),
     "reading settings": ("bagwise.storage.config._check_together", PREDICT),
     "reading weights": ("bagwise.storage.model_folder.require_finite", PREDICT),
-    "reading intervals": ("bagwise.tabular.intervals.require_finite", PREDICT),
-    "reading facts": ("bagwise.tabular.model.from_json", ("report", "model")),
-    "showing doubts": ("bagwise.tabular.model.from_json", PREDICT),
+    "reading intervals": ("bagwise.tables.model.stored_covariance.require_finite", PREDICT),
+    "reading facts": ("bagwise.tables.model.table_model.from_json", ("report", "model")),
+    "showing doubts": ("bagwise.tables.model.table_model.from_json", PREDICT),
     "reading digests": ("bagwise.storage.files._digests", PREDICT),
-    "looking at a former output": ("bagwise.tabular.source._header", (*PREDICT[:-1], "old.csv")),
-    "reading a result": ("bagwise.experiments.run.check_history", ("table", "run")),
+    "looking at a former output": (
+        "bagwise.tables.read.source._header",
+        (*PREDICT[:-1], "old.csv"),
+    ),
+    "reading a result": ("bagwise.paper.run.check_history", ("table", "run")),
     "reading a sweep": (
-        "bagwise.experiments.sweep_file._method_options",
+        "bagwise.paper.sweep_file._method_options",
         ("sweep", "s.toml", "--out", "s"),
     ),
     "computing a loss": ("bagwise.methods.direct.CC.loss", TRAIN),
-    "words of options": ("bagwise.tabular.labels._refuse_repeated", ("fit", "rows.csv", *FIT)),
+    "words of options": (
+        "bagwise.tables.labels.label_file._refuse_repeated",
+        ("fit", "rows.csv", *FIT),
+    ),
 }
 
 
@@ -412,9 +418,7 @@ def test_a_bug_at_any_depth_is_a_traceback_that_says_what_to_send(
 
 @pytest.mark.slow
 def test_a_bug_of_the_installed_command_ends_with_the_note_and_code_1(here: Path) -> None:
-    (here / "buggy.py").write_text(
-        "from bagwise.experiments import run\nrun.check_history = None\n"
-    )
+    (here / "buggy.py").write_text("from bagwise.paper import run\nrun.check_history = None\n")
     whole = [sys.executable, "-m", "bagwise", "--plugin", "buggy", "table", "run"]
     done = subprocess.run(whole, capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -447,9 +451,9 @@ def _of_the_system() -> None:
 @pytest.mark.parametrize(
     ("place", "arguments", "advice"),
     [
-        ("bagwise.tabular.fitting.rows_in_memory", ("fit", "rows.csv", *FIT), "--memory 2GB"),
-        ("bagwise.tabular.source.Source._batches", PREDICT, "fewer rows"),
-        ("bagwise.experiments.run.make_model", TRAIN, "--batch-instances"),
+        ("bagwise.tables.fitting.rows_in_memory", ("fit", "rows.csv", *FIT), "--memory 2GB"),
+        ("bagwise.tables.read.source.Source._batches", PREDICT, "fewer rows"),
+        ("bagwise.paper.run.make_model", TRAIN, "--batch-instances"),
     ],
 )
 def test_too_little_memory_is_one_line_that_says_what_to_do(

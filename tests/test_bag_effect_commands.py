@@ -20,12 +20,12 @@ from bagwise.errors import InputError
 from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.limits import Limits
 from bagwise.storage.files import load_tensors, save_tensors
-from bagwise.tabular.explaining import effects
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.known_shares import shares_of
-from bagwise.tabular.labels import LabelTable
-from bagwise.tabular.model import TableModel
-from bagwise.tabular.shares import GroupShare, estimate_shares
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.labels.known_shares import shares_of
+from bagwise.tables.labels.label_file import LabelTable
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.use.effects import effects
+from bagwise.tables.use.estimate import GroupShare, estimate_shares
 from fitted import NEW, B, make_schools, sign
 
 

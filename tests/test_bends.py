@@ -9,13 +9,13 @@ from bagwise import Bags
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
 from bagwise.likelihood import fit_linear
-from bagwise.likelihood.bends import bend_scores, may_bend
+from bagwise.likelihood.nonlinearity import bend_scores, may_bend
 from bagwise.likelihood.objective import BagLikelihood
 from bagwise.likelihood.splits import splits_of
 from bagwise.limits import Limits
-from bagwise.tabular import tuning
-from bagwise.tabular.linear import linear_trials
-from bagwise.tabular.workspace import Workspace
+from bagwise.storage.journal import Workspace
+from bagwise.tables.search import network_candidates as tuning
+from bagwise.tables.search.linear_candidates import linear_trials
 from oracles import Floats
 
 

@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 from bagwise import Bags
 from bagwise.cli import app
 from bagwise.likelihood import bootstrap_bags, fit_linear
-from bagwise.tabular import resampling
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.model import TableModel
-from bagwise.tabular.rows import Counts
-from bagwise.tabular.shares import GroupShare, estimate_shares
+from bagwise.tables import resampling
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.use.counted_rows import Counts
+from bagwise.tables.use.estimate import GroupShare, estimate_shares
 
 
 @pytest.fixture(scope="module")

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 import bagwise
 from bagwise.cli import app
-from bagwise.experiments.datasets import DATASETS
 from bagwise.extras import MissingExtraError
 from bagwise.methods import METHODS
 from bagwise.networks import MODELS
+from bagwise.paper.datasets import DATASETS
 from bagwise.posterior import ENGINES
 from bagwise.training import DivergedError
 from bagwise.training.distributed import WorkerError
@@ -99,7 +99,7 @@ def test_a_bug_is_a_traceback_and_no_advice(
     def planted(*_: object) -> None:
         np.zeros(2) + np.zeros(3)
 
-    monkeypatch.setattr("bagwise.experiments.export.read_runs", planted)
+    monkeypatch.setattr("bagwise.paper.export.read_runs", planted)
     done = CliRunner().invoke(app, ["table", str(tmp_path)])
     assert done.exit_code == 1
     assert not isinstance(done.exception, bagwise.BagwiseError)

@@ -17,14 +17,14 @@ from typer.testing import CliRunner
 
 from bagwise import BagData, Bags, TrainingOptions, train
 from bagwise.cli import app
-from bagwise.experiments.datasets import DataFileError, load_dataset
-from bagwise.experiments.datasets.readers import read_cifar10
-from bagwise.experiments.run import RESULT, execute, read_result
-from bagwise.experiments.settings import RunSettings
-from bagwise.experiments.sweep_file import read_sweep
+from bagwise.paper.datasets import DataFileError, load_dataset
+from bagwise.paper.datasets.readers import read_cifar10
+from bagwise.paper.run import RESULT, execute, read_result
+from bagwise.paper.settings import RunSettings
+from bagwise.paper.sweep_file import read_sweep
 from bagwise.storage.files import load_tensors, save_tensors
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.model import TableModel
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.model.table_model import TableModel
 from bagwise.training import TrainingResult
 from bagwise.training.run_state import CHECKPOINT
 

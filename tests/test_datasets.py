@@ -12,7 +12,7 @@ import pooch
 import pytest
 import torch
 
-from bagwise.experiments.datasets import (
+from bagwise.paper.datasets import (
     SOURCES,
     DataFileError,
     DatasetNotFoundError,
@@ -20,7 +20,7 @@ from bagwise.experiments.datasets import (
     folders,
     load_dataset,
 )
-from bagwise.experiments.datasets.readers import read_cifar10, read_idx, read_idx_pair
+from bagwise.paper.datasets.readers import read_cifar10, read_idx, read_idx_pair
 
 RNG = np.random.default_rng(0)
 

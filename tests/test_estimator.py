@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from bagwise import BagKFold, Bags, LLPClassifier, bag_scorer, most_probable_labeling
 from bagwise.estimator.parameters import new_method
-from bagwise.estimator.targets import bag_targets
+from bagwise.labels.targets import bag_targets
 from bagwise.methods import CC, METHODS, OT, Method
 
 X, y = load_iris(return_X_y=True)

@@ -19,14 +19,14 @@ from typer.testing import CliRunner
 
 import bagwise.training.loop
 from bagwise.cli import app
-from bagwise.experiments.accuracy import collect, paper_best, paper_results, render
-from bagwise.experiments.datasets import Dataset, load_dataset
-from bagwise.experiments.export import read_runs
-from bagwise.experiments.run import RESULT, RunResult, execute, protocol_data, read_result
-from bagwise.experiments.settings import RunSettings
-from bagwise.experiments.sweep import local_backend, run_sweep, take_over
-from bagwise.experiments.sweep_file import read_sweep
 from bagwise.methods import METHODS
+from bagwise.paper.accuracy import collect, paper_best, paper_results, render
+from bagwise.paper.datasets import Dataset, load_dataset
+from bagwise.paper.export import read_runs
+from bagwise.paper.run import RESULT, RunResult, execute, protocol_data, read_result
+from bagwise.paper.settings import RunSettings
+from bagwise.paper.sweep import local_backend, run_sweep, take_over
+from bagwise.paper.sweep_file import read_sweep
 
 RUN = RunSettings("digits", "linear", "cc", 8, 1e-2, 2, 0)
 SWEEP = """
@@ -253,7 +253,7 @@ import sys
 sys.path.insert(0, {tests!r})
 import test_experiments
 from bagwise.cli import app
-from bagwise.experiments import sweep
+from bagwise.paper import sweep
 if __name__ == "__main__":
     sweep._do = test_experiments._stop_in_the_middle
     app({arguments!r})
@@ -326,7 +326,7 @@ def _die_once(run: RunSettings, folder: Path, data_dir: str | None, device: str)
 
 @pytest.mark.slow
 def test_a_worker_that_dies_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bagwise.experiments.sweep._do", _die_once)
+    monkeypatch.setattr("bagwise.paper.sweep._do", _die_once)
     runs = [replace(RUN, seed=seed, epochs=1) for seed in range(3)]
     running: list[int] = []
     outcomes = dict(local_backend(2)(runs, tmp_path, None, running.append))
@@ -350,7 +350,7 @@ def test_a_sweep_on_ray_gives_the_same_table_though_a_worker_is_killed(
             os.kill(os.getpid(), signal.SIGKILL)
         return execute(run, None, data_dir, device=device)
 
-    monkeypatch.setattr("bagwise.experiments.ray_backend.run_remotely", die_once)
+    monkeypatch.setattr("bagwise.paper.ray_backend.run_remotely", die_once)
     path = write_sweep(tmp_path)
     code, output = command("sweep", path, "--out", tmp_path / "runs", "--ray", "--processes", "2")
     assert code == 0, output

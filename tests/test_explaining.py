@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from bagwise import Bags
 from bagwise.cli import app
-from bagwise.tabular.explaining import effects
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.model import TableModel
-from bagwise.tabular.rows import Counts
-from bagwise.tabular.shares import duncan_davis, estimate_shares
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.use.counted_rows import Counts
+from bagwise.tables.use.effects import effects
+from bagwise.tables.use.estimate import duncan_davis, estimate_shares
 
 
 def command(*arguments: Any) -> tuple[int, str]:

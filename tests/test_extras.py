@@ -20,9 +20,9 @@ for name in ("pyarrow", "matplotlib", "typer", "ray", "pooch", "tensorboard", "t
     sys.modules[name] = None  # as if it were not installed
 import numpy as np
 from bagwise import Bags, LLPClassifier, bag_posterior, cc_loss, train
-from bagwise.experiments.datasets import load_dataset
-from bagwise.experiments.sweep import run_sweep
-from bagwise.experiments.accuracy import collect
+from bagwise.paper.datasets import load_dataset
+from bagwise.paper.sweep import run_sweep
+from bagwise.paper.accuracy import collect
 from bagwise.extras import MissingExtraError
 
 X = load_dataset("digits").train_inputs.flatten(1)[:40].numpy()
@@ -30,14 +30,14 @@ LLPClassifier(model="linear", epochs=1).fit(X, np.arange(40) // 4, [[2, 2]] * 10
 
 def tables(): from bagwise import read_bags
 def report(): import bagwise.reports
-def figures(): import bagwise.experiments.figures
+def figures(): import bagwise.paper.figures
 def demo(): import bagwise.demo; bagwise.demo.main()
 def mnist(): load_dataset("mnist")
 def board():
     from bagwise.training import TensorBoard
     TensorBoard("x")
 def ray():
-    from bagwise.experiments.ray_backend import ray_backend
+    from bagwise.paper.ray_backend import ray_backend
     ray_backend()
 for attempt in (tables, report, figures, demo, mnist, board, ray):
     try:
@@ -71,7 +71,7 @@ def test_what_is_missing_is_named_and_the_rest_works() -> None:
 def test_a_missing_extra_is_one_line_on_the_command_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith("bagwise.tabular")]:
+    for name in [name for name in sys.modules if name.startswith("bagwise.tables")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setattr(sys, "argv", ["bagwise", "predict", "model", "rows.csv", "--out", "x.csv"])

@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 
 from bagwise import InputError, LLPClassifier
 from bagwise.cli import app
-from bagwise.tabular import tuning
-from bagwise.tabular.model import TableModel
-from bagwise.tabular.workspace import Workspace
+from bagwise.storage.journal import Workspace
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.search import network_candidates as tuning
 
 FOLDS, EPOCHS = 5, 3
 OPTIONS = ("--model", "linear", "--lr", "0.03")
@@ -35,7 +35,7 @@ import torch, torch._dynamo  # once for all children; Adam imports it
 import bagwise.cli
 from bagwise import Bags, LLPClassifier, cc_loss
 from bagwise.limits import Limits
-from bagwise.tabular import fitting
+from bagwise.tables import fitting
 
 cc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))  # loads its kernels
 
@@ -244,7 +244,7 @@ def test_a_real_ctrl_c_says_what_is_kept_and_how_to_go_on(made: Path, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["bagwise.cli", "bagwise.tabular.fitting"])
+@pytest.mark.parametrize("module", ["bagwise.cli", "bagwise.tables.fitting"])
 def test_ctrl_c_while_bagwise_is_being_loaded_is_answered(module: str) -> None:
     program = (
         "import sys\n"

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from bagwise.cli import app
 from bagwise.limits import Limits
-from bagwise.tabular import importance
-from bagwise.tabular.importance import importances
-from bagwise.tabular.model import TableModel
-from bagwise.tabular.rows import Counts
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.use import importance
+from bagwise.tables.use.counted_rows import Counts
+from bagwise.tables.use.importance import importances
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def test_falls_are_those_of_the_likelihood_by_convolution(made: Path, name: str)
     with (made / "bags.csv").open() as file:
         yes = {row["ward"]: int(row["yes"]) for row in csv.DictReader(file)}
     # The label file's order of bags is that of the rows; so is that of the encoded rows.
-    from bagwise.tabular.bag_table import encode_rows
-    from bagwise.tabular.source import Source
+    from bagwise.tables.match.bag_table import encode_rows
+    from bagwise.tables.read.source import Source
 
     source = Source(made / "rows.csv", typed=False)
     inputs, _ = encode_rows(source, model.columns, np.arange(800), 800)

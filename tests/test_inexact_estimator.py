@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bagwise import DiscreteLaplace, Laplace, LLPClassifier, bag_scorer
-from bagwise.estimator.knowledge import Rounded, inexact_bags
-from bagwise.estimator.targets import bag_targets
+from bagwise.labels.kinds import Rounded, inexact_bags
+from bagwise.labels.targets import bag_targets
 
 rng = np.random.default_rng(0)
 Y = rng.integers(0, 3, 600)

@@ -19,15 +19,15 @@ from typer.testing import CliRunner
 
 from bagwise import Bags, DiscreteLaplace, Laplace, LLPClassifier, read_bags
 from bagwise.cli import app
-from bagwise.estimator.knowledge import Rounded
-from bagwise.tabular import linear
-from bagwise.tabular.assessment import assess, held_out_table, surprising_bags
-from bagwise.tabular.baseline import baseline_log_likelihoods, overall_shares
-from bagwise.tabular.cells import cells_of
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.labels import read_labels
-from bagwise.tabular.model import TableModel
-from bagwise.tabular.shares import duncan_davis
+from bagwise.labels.kinds import Rounded
+from bagwise.tables.assess.baseline import baseline_log_likelihoods, overall_shares
+from bagwise.tables.assess.held_out import assess, held_out_table, surprising_bags
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.labels.cells import cells_of
+from bagwise.tables.labels.label_file import read_labels
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.search import linear_candidates as linear
+from bagwise.tables.use.estimate import duncan_davis
 from fitted import sign
 
 B, K = 30, 12
@@ -462,7 +462,7 @@ def test_a_killed_fit_with_another_noise_is_not_gone_on_with(
     calls = []
     own = linear.fitted
     monkeypatch.setattr(linear, "fitted", lambda *x: calls.append(1) or own(*x))
-    monkeypatch.setattr("bagwise.tabular.fitting.assess", lambda *x: 1 / 0)
+    monkeypatch.setattr("bagwise.tables.fitting.assess", lambda *x: 1 / 0)
     for width, new in ((2, 1), (2, 0), (3, 1)):
         calls.clear()
         with pytest.raises(ZeroDivisionError):

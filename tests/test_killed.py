@@ -17,14 +17,15 @@ from typer.testing import CliRunner
 
 from bagwise import InputError, LLPClassifier
 from bagwise.cli import app
-from bagwise.experiments import export, sweep
-from bagwise.experiments.run import RESULT, execute
-from bagwise.experiments.settings import RunSettings
+from bagwise.paper import export, sweep
+from bagwise.paper.run import RESULT, execute
+from bagwise.paper.settings import RunSettings
 from bagwise.storage.locks import TakenError, hold, only_one
-from bagwise.tabular import fitting, store
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.model import TableModel
-from bagwise.tabular.store import Store
+from bagwise.tables import fitting
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.sort import store
+from bagwise.tables.sort.store import Store
 from bagwise.training.run_state import CHECKPOINT
 
 RUN = RunSettings("digits", "linear", "cc", 8, 1e-2, 1, 0)
@@ -35,9 +36,9 @@ COUNTS = ("--bag", "bag", "--labels", "bags.csv")
 DRIVER = """
 import json, os, shutil, sys
 import torch, torch._dynamo, matplotlib.pyplot  # once for all children
-import bagwise.cli, bagwise.experiments.figures, bagwise.experiments.run, bagwise.reports
-import bagwise.tabular.explaining, bagwise.tabular.fitting, bagwise.tabular.shares
-import bagwise.cli.showing, bagwise.tabular.ray_predicting, bagwise.experiments.ray_backend
+import bagwise.cli, bagwise.paper.figures, bagwise.paper.run, bagwise.reports
+import bagwise.tables.use.effects, bagwise.tables.fitting, bagwise.tables.use.estimate
+import bagwise.cli.terminal, bagwise.tables.use.predict_on_ray, bagwise.paper.ray_backend
 from bagwise import Bags, cc_loss
 
 cc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))  # loads its kernels
@@ -321,7 +322,7 @@ def test_a_run_that_another_sweep_is_doing_is_reported(here: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_fit_leaves_no_lock(here: Path) -> None:
     program = """
-import time, bagwise.tabular.fitting as fitting
+import time, bagwise.tables.fitting as fitting
 from bagwise.__main__ import main
 fitting.read_labels = lambda *_, **__: (print(flush=True), time.sleep(99))
 main()

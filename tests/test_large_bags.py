@@ -12,7 +12,7 @@ import torch
 from bagwise import BagData, Bags, Laplace, TrainingOptions, bag_posterior, train
 from bagwise.methods import Batch
 from bagwise.posterior.bethe import fill_bethe
-from bagwise.training.parts import Parts
+from bagwise.training.bag_parts import Parts
 
 
 def large_bag(counts: list[int], sharpness: float, seed: int = 0) -> tuple[torch.Tensor, Bags]:

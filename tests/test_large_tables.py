@@ -21,21 +21,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from bagwise import BagData, TrainingOptions, read_bags, stored_bags, train
+from bagwise import BagData, TrainingOptions, memory_size, read_bags, stored_bags, train
 from bagwise.cli import app
-from bagwise.data import stored
-from bagwise.data.stored import StoredRows
+from bagwise.data import stored_rows as stored
+from bagwise.data.stored_rows import StoredRows
 from bagwise.errors import InputError
 from bagwise.limits import LIMITS, Limits
-from bagwise.tabular import large, memory_size, sorting, tuning
-from bagwise.tabular.columns import Columns
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.memory_size import bytes_of
-from bagwise.tabular.number_columns import _Numbering
-from bagwise.tabular.sorting import sorted_rows
-from bagwise.tabular.source import Source
-from bagwise.tabular.store import Store
-from bagwise.tabular.streaming import StreamedSource
+from bagwise.memory_size import bytes_of
+from bagwise.tables.encode.columns import Columns
+from bagwise.tables.encode.number_columns import _Numbering
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.read.source import Source
+from bagwise.tables.read.streaming import StreamedSource
+from bagwise.tables.search import network_candidates as tuning
+from bagwise.tables.sort import sorted_table as large
+from bagwise.tables.sort import sorting
+from bagwise.tables.sort.sorting import sorted_rows
+from bagwise.tables.sort.store import Store
 
 BUDGET = "100MB"
 
@@ -452,7 +454,7 @@ def test_a_fit_that_was_stopped_while_sorting_and_training_goes_on(
     assert (tmp_path / ".stored.store" / "parts").exists()
     monkeypatch.setattr(Columns, "encode", None)  # all rows are in the parts
     with monkeypatch.context() as patch:
-        patch.setattr("bagwise.tabular.fitting.assess", None)
+        patch.setattr("bagwise.tables.fitting.assess", None)
         with pytest.raises(TypeError):
             fit(made, out, **within)
     assert (tmp_path / ".stored.store" / "rows").exists()
@@ -497,7 +499,7 @@ def test_ctrl_c_says_where_the_sorted_rows_are(
     def place(*rest: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bagwise.tabular.fitting.fit_table", partial(fit_table, limits=TIGHT))
+    monkeypatch.setattr("bagwise.tables.fitting.fit_table", partial(fit_table, limits=TIGHT))
     monkeypatch.setattr(sorting._Sorting, "_place", place)
     command = ["fit", str(made / "rows.csv"), "--bag", "bag", "--labels", str(made / "bags.csv")]
     command += ["--memory", BUDGET, "--out", str(tmp_path / "model")]

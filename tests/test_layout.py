@@ -14,9 +14,9 @@ PACKAGE = Path(bagwise.__file__).parent
 ROOT = PACKAGE.parent.parent
 # A module imports only from its own room and from those before it.
 ROOMS = (
-    "errors", "limits", "checks", "extras", "registry", "augmentations", "bags", "posterior",
-    "losses", "networks", "data", "likelihood", "methods", "storage", "training", "estimator",
-    "tabular", "experiments", "reports", "cli", "demo",
+    "errors", "limits", "checks", "extras", "registry", "wording", "memory_size", "progress",
+    "augmentations", "bags", "labels", "posterior", "losses", "networks", "data", "likelihood",
+    "methods", "storage", "training", "estimator", "tables", "paper", "reports", "cli", "demo",
 )  # fmt: skip
 OUTSIDE = ("__init__", "__main__")  # the front door
 

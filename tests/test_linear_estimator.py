@@ -20,7 +20,7 @@ from bagwise import BagData, Bags, LLPClassifier
 from bagwise.estimator.maximum_likelihood import fits_by_likelihood
 from bagwise.limits import Limits
 from bagwise.methods import CC
-from bagwise.tabular.fitting import fit_table
+from bagwise.tables.fitting import fit_table
 from bagwise.training.evaluation import log_likelihoods, predict_logits
 
 Array = npt.NDArray[Any]

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from bagwise import LLPClassifier
 from bagwise.cli import app
-from bagwise.tabular.labels import LabelTable, read_labels
+from bagwise.tables.labels.label_file import LabelTable, read_labels
 
 RANDOM = np.random.default_rng(0)
 WARD = np.repeat(np.arange(20), 12)

@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 
 from bagwise import BagKFold, LLPClassifier, bag_scorer
 from bagwise.cli import app
-from bagwise.experiments.accuracy import collect
-from bagwise.experiments.export import export_runs, read_runs
-from bagwise.experiments.run import RESULT, execute, read_result
-from bagwise.experiments.settings import RunSettings
-from bagwise.experiments.sweep_file import read_sweep
 from bagwise.methods import OT
+from bagwise.paper.accuracy import collect
+from bagwise.paper.export import export_runs, read_runs
+from bagwise.paper.run import RESULT, execute, read_result
+from bagwise.paper.settings import RunSettings
+from bagwise.paper.sweep_file import read_sweep
 
 X, y = load_iris(return_X_y=True)
 BAGS = np.random.default_rng(0).permutation(150) // 10

@@ -14,8 +14,8 @@ from sklearn.base import clone
 
 from bagwise import InputError, LLPClassifier
 from bagwise.storage.manifest import MANIFEST
-from bagwise.tabular import TableModel, predict_table
-from bagwise.tabular.fitting import fit_table
+from bagwise.tables import TableModel, predict_table
+from bagwise.tables.fitting import fit_table
 
 OLD = Path(__file__).parent / "old_models"  # written before there was a manifest
 X = np.arange(36.0).reshape(12, 3) % 7

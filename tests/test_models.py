@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from bagwise import BagData, Bags, TrainingOptions, train
-from bagwise.experiments.datasets import find, load_dataset
 from bagwise.networks import Standardize, convnet, linear, make_model, mlp, resnet32
+from bagwise.paper.datasets import find, load_dataset
 from bagwise.training.evaluation import predict_logits
 
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from bagwise import LLPClassifier, stored_bags
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.labels import read_labels
-from bagwise.tabular.model import TableModel
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.labels.label_file import read_labels
+from bagwise.tables.model.table_model import TableModel
 
 N_BAGS = 23
 

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 from bagwise import read_bags, stored_bags
 from bagwise.cli import app
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.labels import read_labels
-from bagwise.tabular.predicting import is_prediction, label_table, predict_table
-from bagwise.tabular.source import Source
-from bagwise.tabular.streaming import StreamedSource
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.labels.label_file import read_labels
+from bagwise.tables.read.source import Source
+from bagwise.tables.read.streaming import StreamedSource
+from bagwise.tables.use.predict import is_prediction, label_table, predict_table
 
 TOWNS = ["São Paulo", "a/b c", "x=y", None]
 

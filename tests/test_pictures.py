@@ -13,12 +13,12 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from bagwise.cli import app
-from bagwise.reports.summary import _what_was_learnt
+from bagwise.reports.overview import _what_was_learnt
 from bagwise.reports.whiskers import MOST_LINES, effects_chart, importance_chart, shares_chart
-from bagwise.tabular.explaining import Effect
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.importance import Importance
-from bagwise.tabular.shares import GroupShare
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.use.effects import Effect
+from bagwise.tables.use.estimate import GroupShare
+from bagwise.tables.use.importance import Importance
 
 LONG = [
     "Alliance for the Protection of Rivers and Forests",

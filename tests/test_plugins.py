@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from bagwise import LLPClassifier
 from bagwise.cli import app
-from bagwise.experiments.datasets import DATASETS, load_dataset
 from bagwise.methods import METHODS, Method, make_method
 from bagwise.networks import MODELS, make_model
+from bagwise.paper.datasets import DATASETS, load_dataset
 from bagwise.posterior import ENGINES
 from bagwise.registry import PLUGINS, Registry, load_plugins
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from bagwise import Bags
+from bagwise import Bags, progress
 from bagwise.likelihood import choose_ridge
-from bagwise.training import progress
-from bagwise.training.progress import RowProgress, WorkProgress
+from bagwise.progress import RowProgress, WorkProgress
 
 
 @pytest.fixture

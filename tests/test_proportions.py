@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bagwise import LLPClassifier
-from bagwise.estimator.targets import bag_targets
+from bagwise.labels.targets import bag_targets
 
 WARDS = [f"w{b}" for b in range(12)]  # sorted as text: w0, w1, w10, w11, w2, ...
 ROWS = [ward for ward in WARDS for _ in range(4)]

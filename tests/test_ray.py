@@ -21,11 +21,11 @@ from typer.testing import CliRunner
 
 from bagwise.checks import Rule
 from bagwise.cli import app
-from bagwise.experiments.run import read_result
 from bagwise.methods import METHODS
+from bagwise.paper.run import read_result
 from bagwise.registry import PLUGINS
 from bagwise.storage.files import load_tensors
-from bagwise.tabular import ray_predicting
+from bagwise.tables.use import predict_on_ray as ray_predicting
 from bagwise.training import ray_cluster, ray_training
 from bagwise.training.distributed import WorkerError, launched
 

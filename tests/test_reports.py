@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
-from bagwise.experiments.run import execute
-from bagwise.experiments.settings import RunSettings
-from bagwise.tabular.fitting import fit_table
+from bagwise.paper.run import execute
+from bagwise.paper.settings import RunSettings
+from bagwise.tables.fitting import fit_table
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 OF_THE_BROWSER = ("google.com", "googleapis.com", "gvt1.com")

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from bagwise.training.selection import best_index, best_row, best_score
+from bagwise.training.best import best_index, best_row, best_score
 
 
 def history(select: str, *values: float) -> list[dict[str, float]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bagwise.tabular.learning import ColumnLearner
+from bagwise.tables.encode.learn_columns import ColumnLearner
 
 RNG = np.random.default_rng(0)
 EXPANSION = RNG.lognormal(6, 1, 100)

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import bagwise.training.loop
-from bagwise.experiments.run import execute
-from bagwise.experiments.settings import RunSettings
-from bagwise.experiments.sweep import ATTEMPTS, local_backend, run_sweep
-from bagwise.experiments.sweep_file import read_sweep
+from bagwise.paper.run import execute
+from bagwise.paper.settings import RunSettings
+from bagwise.paper.sweep import ATTEMPTS, local_backend, run_sweep
+from bagwise.paper.sweep_file import read_sweep
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +58,7 @@ def _seed_one_always_dies(
 def test_only_the_run_whose_own_process_dies_is_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bagwise.experiments.sweep._do", _seed_one_always_dies)
+    monkeypatch.setattr("bagwise.paper.sweep._do", _seed_one_always_dies)
     runs = [replace(RUN, seed=seed) for seed in range(3)]
     outcomes = dict(local_backend(2)(runs, tmp_path, None, lambda _: None))
     assert outcomes.pop(runs[1]) == "its process died 3 times; out of memory?"
@@ -74,7 +74,7 @@ def _fails(run: RunSettings, folder: Path, data_dir: str | None, device: str) ->
 def test_an_error_of_a_run_is_reported_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bagwise.experiments.sweep._do", _fails)
+    monkeypatch.setattr("bagwise.paper.sweep._do", _fails)
     outcomes = dict(local_backend(1)([RUN], tmp_path, None, lambda _: None))
     assert outcomes == {RUN: "RuntimeError: no luck"}
 
@@ -102,7 +102,7 @@ import sys
 sys.path.insert(0, {tests!r})
 import test_sweep_processes
 from bagwise.cli import app
-from bagwise.experiments import sweep
+from bagwise.paper import sweep
 if __name__ == "__main__":
     sweep._do = test_sweep_processes._waits
     app(["sweep", {file!r}, "--out", {out!r}, "--processes", "2"])

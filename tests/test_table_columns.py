@@ -24,17 +24,17 @@ from typer.testing import CliRunner
 from bagwise import Bags, read_bags
 from bagwise.cli import app
 from bagwise.limits import Limits
-from bagwise.tabular.columns import Column, Columns, Log, Surprises
-from bagwise.tabular.explaining import effects
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.learning import ColumnLearner, ordered_of
-from bagwise.tabular.model import TableModel
-from bagwise.tabular.number_columns import _Sample, far_values, is_heavy
-from bagwise.tabular.scoring import evaluate_table
-from bagwise.tabular.source import Source
-from bagwise.tabular.tails import log_gain
-from bagwise.tabular.values import numbers_of
-from bagwise.tabular.written import Written
+from bagwise.tables.encode.columns import Column, Columns, Log, Surprises
+from bagwise.tables.encode.learn_columns import ColumnLearner, ordered_of
+from bagwise.tables.encode.number_columns import _Sample, far_values, is_heavy
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.match.heavy_tails import log_gain
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.read.notation import Written
+from bagwise.tables.read.source import Source
+from bagwise.tables.read.values import numbers_of
+from bagwise.tables.use.effects import effects
+from bagwise.tables.use.evaluate import evaluate_table
 
 
 def batch_of(table: dict[str, Any]) -> pa.RecordBatch:

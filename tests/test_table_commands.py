@@ -26,10 +26,10 @@ from typer.testing import CliRunner
 from bagwise import LLPClassifier, read_bags
 from bagwise.cli import app
 from bagwise.limits import Limits
-from bagwise.tabular import predicting
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.model import TableModel
-from bagwise.tabular.scoring import evaluate_table
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.use import predict as predicting
+from bagwise.tables.use.evaluate import evaluate_table
 from bagwise.training import run_state
 from fitted import QUICK
 
@@ -646,7 +646,7 @@ def test_a_fit_that_was_killed_goes_on_and_ends_the_same(
 ) -> None:
     if large:
         of_large = partial(fit_table, limits=Limits(cross_validated=100))
-        monkeypatch.setattr("bagwise.tabular.fitting.fit_table", of_large)
+        monkeypatch.setattr("bagwise.tables.fitting.fit_table", of_large)
     arguments = ("fit", made / "rows.csv", *BAGS, made / "bags.csv", *QUICK, "--out")
     assert command(*arguments, tmp_path / "whole")[0] == 0
     real, saved = run_state.save_run, []
@@ -664,7 +664,7 @@ def test_a_fit_that_was_killed_goes_on_and_ends_the_same(
     def again(*rest: Any) -> None:
         raise AssertionError("was done before")
 
-    monkeypatch.setattr("bagwise.tabular.tuning._train_fold", again)
+    monkeypatch.setattr("bagwise.tables.search.network_candidates._train_fold", again)
     assert command(*arguments, tmp_path / "killed")[0] == 0
     assert len(saved) == 15  # epochs, each once
     assert sorted(p.name for p in tmp_path.iterdir()) == ["killed", "whole"]

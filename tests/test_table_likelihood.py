@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from bagwise.bags import FloatArray, IntArray
 from bagwise.cli import app
 from bagwise.limits import Limits
-from bagwise.tabular import linear
-from bagwise.tabular.differences import BagsDiffer
-from bagwise.tabular.fitting import fit_table
-from bagwise.tabular.model import TableModel
-from bagwise.tabular.scoring import evaluate_table
+from bagwise.tables.fitting import fit_table
+from bagwise.tables.model.bag_differences import BagsDiffer
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.search import linear_candidates as linear
+from bagwise.tables.use.evaluate import evaluate_table
 
 
 def write(folder: Path, X: FloatArray, y: IntArray, bag: IntArray) -> tuple[Path, str, Path]:
@@ -92,7 +92,7 @@ def test_a_stopped_fit_does_not_do_its_linear_model_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bagwise.tabular.tuning._train_fold", stop)
+        patch.setattr("bagwise.tables.search.network_candidates._train_fold", stop)
         with pytest.raises(KeyboardInterrupt):
             fit_table(*plain, out=tmp_path / "m")
     monkeypatch.setattr(linear, "choose_on", stop)
@@ -135,7 +135,7 @@ def test_an_unfinished_fit_does_not_go_on_with_other_limits(
     plain: tuple[Path, str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("bagwise.tabular.fitting.assess", None)
+        patch.setattr("bagwise.tables.fitting.assess", None)
         with pytest.raises(TypeError):
             fit_table(*plain, model="linear", out=tmp_path / "m")
     limits = Limits(cross_validated=0, few_bags=0)

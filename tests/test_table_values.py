@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from bagwise import read_bags
-from bagwise.tabular.columns import Columns, Inputs
-from bagwise.tabular.labels import read_labels
-from bagwise.tabular.learning import ColumnLearner
-from bagwise.tabular.source import Source
-from bagwise.tabular.streaming import StreamedSource
-from bagwise.tabular.values import MISSING, is_text, numbers_of
+from bagwise.tables.encode.columns import Columns, Inputs
+from bagwise.tables.encode.learn_columns import ColumnLearner
+from bagwise.tables.labels.label_file import read_labels
+from bagwise.tables.read.source import Source
+from bagwise.tables.read.streaming import StreamedSource
+from bagwise.tables.read.values import MISSING, is_text, numbers_of
 
 CELLS = {
     "numeric": [f"{i}.25" for i in range(15)],

@@ -17,20 +17,20 @@ from scipy.special import softmax
 from scipy.stats import binom, kstest, multinomial
 
 from bagwise import Bags, LLPClassifier, read_bags
-from bagwise.estimator.targets import to_bags
+from bagwise.labels.targets import to_bags
 from bagwise.likelihood.splits import splits_of
-from bagwise.tabular.assessment import (
+from bagwise.tables.assess.baseline import baseline_log_likelihoods
+from bagwise.tables.assess.held_out import (
     assess,
     count_levels,
     surprising_bags,
 )
-from bagwise.tabular.baseline import baseline_log_likelihoods
-from bagwise.tabular.columns import Columns, Surprises
-from bagwise.tabular.labels import read_labels
-from bagwise.tabular.learning import ColumnLearner
-from bagwise.tabular.scoring import calibration_error
-from bagwise.tabular.source import Source
-from bagwise.tabular.values import numbers_of
+from bagwise.tables.encode.columns import Columns, Surprises
+from bagwise.tables.encode.learn_columns import ColumnLearner
+from bagwise.tables.labels.label_file import read_labels
+from bagwise.tables.read.source import Source
+from bagwise.tables.read.values import numbers_of
+from bagwise.tables.use.evaluate import calibration_error
 
 
 def log_probabilities(logits: Any) -> torch.Tensor:

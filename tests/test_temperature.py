@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from bagwise import Bags
 from bagwise.networks import make_model
-from bagwise.tabular import fitting
-from bagwise.tabular.assessment import assess
-from bagwise.tabular.fit_file import from_json, to_json
-from bagwise.tabular.model import TableModel, log_probs_by
+from bagwise.tables import fitting
+from bagwise.tables.assess.held_out import assess
+from bagwise.tables.model.fit_file import from_json, to_json
+from bagwise.tables.model.table_model import TableModel, log_probs_by
 from bagwise.training.evaluation import log_likelihoods
 from bagwise.training.temperature import _slopes, divide_logits, fit_temperature, tempered
 

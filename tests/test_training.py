@@ -18,7 +18,7 @@ from torch import nn
 import bagwise.training.loop
 from bagwise import BagData, Bags, TrainingOptions, train
 from bagwise.demo import digits_in_bags, run
-from bagwise.estimator.selection import split_bags
+from bagwise.estimator.bag_folds import split_bags
 from bagwise.methods import OT, Batch, Method
 from bagwise.networks import Standardize, mlp
 from bagwise.storage.files import load_tensors

@@ -8,12 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
-from bagwise.experiments.accuracy import collect, render
-from bagwise.experiments.export import read_runs
-from bagwise.experiments.figures import draw_figures
-from bagwise.experiments.run import RESULT, RunResult, versions, write_result
-from bagwise.experiments.settings import RunSettings
-from bagwise.reports.sweep import sweep_report
+from bagwise.paper.accuracy import collect, render
+from bagwise.paper.export import read_runs
+from bagwise.paper.figures import draw_figures
+from bagwise.paper.run import RESULT, RunResult, versions, write_result
+from bagwise.paper.settings import RunSettings
+from bagwise.reports.sweep_page import sweep_report
 
 RUN = RunSettings("digits", "linear", "cc", 16, 1e-3, 1, 0, engine="exact")
 

@@ -15,8 +15,8 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from bagwise import BagBatchSampler, BagData, Bags, LLPClassifier, TrainingOptions, cc_loss, train
-from bagwise.experiments.run import read_result
 from bagwise.methods import Batch, Method, make_method
+from bagwise.paper.run import read_result
 from bagwise.training import Callback, DivergedError, JsonLines
 from bagwise.training.distributed import Together, WorkerError
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         view_loss,
     )
     from bagwise.posterior import Posterior, bag_posterior, most_probable_labeling
-    from bagwise.tabular import read_bags, stored_bags
+    from bagwise.tables import read_bags, stored_bags
     from bagwise.training import TrainingOptions, train
 
 __all__ = [
@@ -75,7 +75,7 @@ _ROOMS = {
         "view_loss",
     ),
     "posterior": ("Posterior", "bag_posterior", "most_probable_labeling"),
-    "tabular": ("read_bags", "stored_bags"),
+    "tables": ("read_bags", "stored_bags"),
     "training": ("TrainingOptions", "train"),
 }
 

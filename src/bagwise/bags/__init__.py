@@ -6,7 +6,7 @@ from bagwise.bags.arrays import FloatArray, IntArray
 from bagwise.bags.bags import Bags
 from bagwise.bags.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Noise
 from bagwise.bags.potentials import Potentials
-from bagwise.bags.shares import bags_of_other_rows, rounding_slack
+from bagwise.bags.rounding import bags_of_other_rows, rounding_slack
 
 __all__ = [
     "Bags",

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from bagwise.bags import knowledge as known
+from bagwise.bags import make_potentials as known
 from bagwise.bags.arrays import (
     ArrayLike,
     FloatArray,
@@ -27,9 +27,9 @@ from bagwise.bags.arrays import (
 )
 from bagwise.bags.batching import batches_of
 from bagwise.bags.constructors import Constructors
-from bagwise.bags.parts import check_part, potentials_of_part
 from bagwise.bags.potentials import Potentials, join, of_counts, unpacked
 from bagwise.bags.row_labels import refuse_wrong_labels, rule_out
+from bagwise.bags.sub_bags import check_part, potentials_of_part
 from bagwise.errors import InputError
 
 _Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from bagwise.bags import knowledge as known
+from bagwise.bags import make_potentials as known
 from bagwise.bags.arrays import (
     ArrayLike,
     bag_sizes,
@@ -19,8 +19,8 @@ from bagwise.bags.arrays import (
 )
 from bagwise.bags.noise import Noise
 from bagwise.bags.potentials import Potentials
+from bagwise.bags.rounding import counts_of_shares
 from bagwise.bags.row_labels import counts_of_labels
-from bagwise.bags.shares import counts_of_shares
 from bagwise.errors import InputError, InputTypeError
 
 

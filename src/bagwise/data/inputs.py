@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, default_collate
 
-from bagwise.data.stored import StoredRows
+from bagwise.data.stored_rows import StoredRows
 from bagwise.errors import InputError, InputTypeError
 
 Inputs = Any

@@ -19,9 +19,9 @@ from bagwise.checks import DEVICE, RANDOM_STATE, TRUE_OR_FALSE, check_all, real_
 from bagwise.data import BagData
 from bagwise.data.inputs import sample
 from bagwise.errors import InputError
+from bagwise.estimator.bag_folds import split_bags
 from bagwise.estimator.calibration import calibrate
 from bagwise.estimator.defaults import share_held_out
-from bagwise.estimator.knowledge import NumbersAre
 from bagwise.estimator.maximum_likelihood import fit_by_likelihood, fits_by_likelihood
 from bagwise.estimator.mixups import (
     refuse_swapped,
@@ -31,10 +31,10 @@ from bagwise.estimator.mixups import (
 )
 from bagwise.estimator.parameters import fold_seed, new_method, new_seed, training_options
 from bagwise.estimator.prediction import Predictions
-from bagwise.estimator.proportions import Proportions
-from bagwise.estimator.selection import split_bags
-from bagwise.estimator.targets import bag_targets, label_targets
-from bagwise.likelihood.summary import LikelihoodFit
+from bagwise.labels.kinds import NumbersAre
+from bagwise.labels.proportions import Proportions
+from bagwise.labels.targets import bag_targets, label_targets
+from bagwise.likelihood.fit_summary import LikelihoodFit
 from bagwise.methods import Method
 from bagwise.networks import Factory, Standardize, make_model
 from bagwise.storage import model_folder as archive
@@ -109,7 +109,7 @@ class LLPClassifier(Predictions):
             likelihood, one row for each ridge that was tried, with `ridge` and `val_bag_loss`.
         best_epoch_: the epoch whose weights the model has; None of maximum likelihood.
         likelihood_: ridge and objective of maximum likelihood, see
-            `bagwise.likelihood.summary.LikelihoodFit`; None of other fits.
+            `bagwise.likelihood.fit_summary.LikelihoodFit`; None of other fits.
         coef_, intercept_: of a linear model, in the units of X.
         n_features_in_: columns of X.
 
@@ -195,7 +195,7 @@ class LLPClassifier(Predictions):
             y: (N,) the bag of each row, in any order. Without `proportions`: the label of each row;
                 every row is then a bag of one, which is supervised learning.
             proportions: counts or proportions of each bag's labels, see
-                `bagwise.estimator.proportions.Proportions`: a mapping id -> {class: number} or
+                `bagwise.labels.proportions.Proportions`: a mapping id -> {class: number} or
                 id -> [numbers], a data frame indexed by id with a column for each class, or an
                 array (B, C) for the ids 0 .. B-1. For two classes also the number of the second
                 alone: id -> number, a series, or an array (B,).
@@ -204,7 +204,7 @@ class LLPClassifier(Predictions):
                 hands it to `fit` beside a `y` that serves a scorer and is not learnt from.
             numbers_are: what `proportions` holds, where it is not exact: `Laplace(4)` for noisy
                 counts, "rounded" shares, "sample", "ranges" (then a pair of bounds), "counts" with
-                NaN; see `bagwise.estimator.knowledge.NumbersAre`.
+                NaN; see `bagwise.labels.kinds.NumbersAre`.
             labels: (N,) labels of rows that are known besides, None or NaN for the others. Rows
                 without a bag (None or NaN) need one.
         """

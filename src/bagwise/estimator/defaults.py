@@ -74,7 +74,7 @@ class Searched(TypedDict):
 def searched(sizes: IntArray) -> Searched:
     """Of `bagwise fit`, which tries models, rates and numbers of epochs on held-out bags.
 
-    `tabular.tuning` says which. All else is as in `LLPClassifier()`.
+    `tables.search.network_candidates` says which. All else is as in `LLPClassifier()`.
 
     Args:
         sizes: (B,) of the bags.

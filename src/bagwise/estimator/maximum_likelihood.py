@@ -12,8 +12,8 @@ from torch import nn
 from bagwise.data import BagData
 from bagwise.estimator.parameters import new_method, trains_step_by_step
 from bagwise.likelihood import LinearFit, fit_linear
+from bagwise.likelihood.fit_summary import LikelihoodFit, objective_of
 from bagwise.likelihood.splits import choose_on, fold_numbers, splits_of
-from bagwise.likelihood.summary import LikelihoodFit, objective_of
 from bagwise.limits import LIMITS, Limits
 from bagwise.training.temperature import divide_logits, fit_temperature
 

@@ -14,8 +14,6 @@ from torch import nn
 from bagwise.bags import FloatArray
 from bagwise.data import BagData
 from bagwise.errors import InputError
-from bagwise.estimator.inputs import Rows, pieces, to_tensor
-from bagwise.estimator.knowledge import NumbersAre
 from bagwise.estimator.mixups import (
     refuse_ids_as_labels,
     refuse_swapped,
@@ -23,8 +21,10 @@ from bagwise.estimator.mixups import (
     warn_of_other_rows,
 )
 from bagwise.estimator.parameters import MethodOptions
-from bagwise.estimator.proportions import Proportions
-from bagwise.estimator.targets import BagTargets, bag_targets, ids_or_none, label_targets
+from bagwise.estimator.rows_as_tensors import Rows, pieces, to_tensor
+from bagwise.labels.kinds import NumbersAre
+from bagwise.labels.proportions import Proportions
+from bagwise.labels.targets import BagTargets, bag_targets, ids_or_none, label_targets
 from bagwise.limits import LIMITS, Limits
 from bagwise.networks import Standardize
 from bagwise.posterior import bag_posterior, most_probable_labeling

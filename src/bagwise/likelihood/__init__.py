@@ -7,23 +7,23 @@ coefficients are, `choose_bag_effects` whether bags differ by more than their ro
 """
 
 from bagwise.likelihood.bag_effects import ChosenBagEffects, bags_differ, choose_bag_effects
+from bagwise.likelihood.coefficient_intervals import (
+    Covariance,
+    bootstrap_bags,
+    covariance,
+    fit_for_intervals,
+)
 from bagwise.likelihood.effect_posterior import posterior_with_effects
 from bagwise.likelihood.effect_shares import (
     EffectsOfFit,
     effects_of_fit,
     group_shares_with_effects,
 )
-from bagwise.likelihood.interval_pieces import covariance_in_pieces
-from bagwise.likelihood.intervals import (
-    Covariance,
-    bootstrap_bags,
-    covariance,
-    fit_for_intervals,
-)
-from bagwise.likelihood.known_shares import BagEffects, effects_of_shares
-from bagwise.likelihood.linear import LinearFit, fit_linear, fit_with_variance
+from bagwise.likelihood.effects_from_shares import BagEffects, effects_of_shares
+from bagwise.likelihood.in_pieces import fit_in_pieces
+from bagwise.likelihood.intervals_in_pieces import covariance_in_pieces
+from bagwise.likelihood.linear_fit import LinearFit, fit_linear, fit_with_variance
 from bagwise.likelihood.mixing import mean_softmax
-from bagwise.likelihood.pieces import fit_in_pieces
 from bagwise.likelihood.ridge import (
     ChosenRidge,
     RidgeScore,

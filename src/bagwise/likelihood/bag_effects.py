@@ -11,7 +11,7 @@ from scipy.stats import chi2
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError
 from bagwise.likelihood._effects import most_likely_tau
-from bagwise.likelihood.linear import TOLERANCE, LinearFit, fit_with_variance, occurring
+from bagwise.likelihood.linear_fit import TOLERANCE, LinearFit, fit_with_variance, occurring
 from bagwise.likelihood.objective import checked_features, contrasts
 from bagwise.likelihood.ridge import (
     FOLD_TOLERANCE,

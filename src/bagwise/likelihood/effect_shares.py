@@ -10,8 +10,8 @@ from scipy.special import softmax
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.errors import InputError
-from bagwise.likelihood.intervals import Covariance
-from bagwise.likelihood.linear import LinearFit, occurring
+from bagwise.likelihood.coefficient_intervals import Covariance
+from bagwise.likelihood.linear_fit import LinearFit, occurring
 from bagwise.likelihood.objective import BagLikelihood, checked_features, effect_nodes
 
 _STEP = 0.01  # of log tau, in a difference of probabilities

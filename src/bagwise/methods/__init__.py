@@ -8,7 +8,7 @@ from bagwise.methods.base import METHODS, Batch, Method, make_method, register, 
 from bagwise.methods.direct import CC, DLLP, PVC, CCApprox, Supervised
 from bagwise.methods.llpfc import LLPFC
 from bagwise.methods.mixbag import MixBag
-from bagwise.methods.stored import OT, PLL, RC, RCApprox
+from bagwise.methods.stored_probabilities import OT, PLL, RC, RCApprox
 from bagwise.methods.views import TwoViews
 
 __all__ = [

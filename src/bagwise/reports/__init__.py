@@ -4,7 +4,7 @@ from bagwise.extras import require
 
 require("matplotlib", "plots")
 
-from bagwise.reports.model import Answers, model_report  # noqa: E402
-from bagwise.reports.sweep import sweep_report  # noqa: E402
+from bagwise.reports.model_page import Answers, model_report  # noqa: E402
+from bagwise.reports.sweep_page import sweep_report  # noqa: E402
 
 __all__ = ["Answers", "model_report", "sweep_report"]

@@ -12,10 +12,10 @@ from bagwise.reports.whiskers import (
     largest_groups,
     shares_chart,
 )
-from bagwise.tabular.explaining import Effect
-from bagwise.tabular.facts import FitFacts
-from bagwise.tabular.importance import Importance
-from bagwise.tabular.shares import GroupShare
+from bagwise.tables.model.fit_facts import FitFacts
+from bagwise.tables.use.effects import Effect
+from bagwise.tables.use.estimate import GroupShare
+from bagwise.tables.use.importance import Importance
 
 MOST_ROWS = 200  # of a table
 

@@ -10,8 +10,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from bagwise.tabular.facts import BinOfBags, CurvePoint, HeldOutBag, Histogram
-from bagwise.tabular.names import wrapped
+from bagwise.tables.model.fit_facts import BinOfBags, CurvePoint, HeldOutBag, Histogram
+from bagwise.wording import wrapped
 
 BLUE, _PINK, GREY = "#0b5fa5", "#b5179e", "#7a8591"
 MOST_CLASSES = 12

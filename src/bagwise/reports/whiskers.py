@@ -13,10 +13,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from bagwise.reports.charts import BLUE, GREY, MOST_CLASSES
-from bagwise.tabular.explaining import Effect
-from bagwise.tabular.importance import Importance
-from bagwise.tabular.names import in_order, one_line, wrapped
-from bagwise.tabular.shares import GroupShare
+from bagwise.tables.use.effects import Effect
+from bagwise.tables.use.estimate import GroupShare
+from bagwise.tables.use.importance import Importance
+from bagwise.wording import in_order, one_line, wrapped
 
 MOST_LINES = 60
 

@@ -23,7 +23,7 @@ import torch
 from torch import nn
 
 from bagwise.errors import DamagedError, InputError
-from bagwise.likelihood.summary import LikelihoodFit
+from bagwise.likelihood.fit_summary import LikelihoodFit
 from bagwise.methods import METHODS, Method, make_method
 from bagwise.networks import Factory, Standardize, make_model
 from bagwise.storage.config import check_config, classes_of
@@ -205,7 +205,7 @@ def refuse_table(path: Path) -> None:
         raise InputError(
             f"{path} is the model of a table, from bagwise fit; LLPClassifier would take its "
             "columns as they are, without encoding them. Use bagwise predict, or in Python "
-            "bagwise.tabular.TableModel.load(path) with bagwise.tabular.predict_table."
+            "bagwise.tables.TableModel.load(path) with bagwise.tables.predict_table."
         )
 
 

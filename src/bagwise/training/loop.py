@@ -22,15 +22,16 @@ from bagwise.errors import InputError
 from bagwise.limits import LIMITS, Limits
 from bagwise.methods import Batch, Method, make_method
 from bagwise.methods.base import room_of
+from bagwise.progress import TrainingProgress
 from bagwise.training.averaging import averaged
+from bagwise.training.bag_parts import Parts
+from bagwise.training.best import best_row
 from bagwise.training.callbacks import Callback
 from bagwise.training.distributed import workers_of
 from bagwise.training.evaluation import measures, totals
 from bagwise.training.memory import instances_that_fit
 from bagwise.training.optimizers import Schedule, new_optimizer, state_layout
 from bagwise.training.options import TrainingOptions
-from bagwise.training.parts import Parts
-from bagwise.training.progress import TrainingProgress
 from bagwise.training.randomness import seeded
 from bagwise.training.requirements import (
     check_arguments,
@@ -42,7 +43,6 @@ from bagwise.training.requirements import (
     own_metrics,
 )
 from bagwise.training.run_state import RunState, load_run, save_run
-from bagwise.training.selection import best_row
 from bagwise.training.tally import Tally, refuse_broken
 
 Row = dict[str, float]

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from bagwise.data.inputs import Inputs, take
-from bagwise.data.stored import StoredRows
+from bagwise.data.stored_rows import StoredRows
 from bagwise.limits import LIMITS
 
 _SAMPLE = 4

@@ -1,0 +1,356 @@
+"""Commands that say what a model says: explain, estimate."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import sys
+from dataclasses import astuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from bagwise.cli.app import GOES_ON, TABLES, Force, app, console, user_errors
+from bagwise.cli.fit_command import Clipped, Files, LabelsAre, Model, NoiseOf, Numbers, Skip
+from bagwise.errors import InputError
+
+if TYPE_CHECKING:
+    from bagwise.labels.targets import NumbersAre
+    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.use.counted_rows import Counts
+    from bagwise.tables.use.effects import Effect
+    from bagwise.tables.use.estimate import GroupShare
+    from bagwise.tables.use.importance import Importance
+
+MOST_SHOWN = 40
+LONGEST = 80  # letters of a group's value
+
+Out = Annotated[Path | None, typer.Option(help="CSV file for all of them.")]
+SomeFiles = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[FILES]...", help="Rows, as for `bagwise fit`.", show_default=False),
+]
+SomeBag = Annotated[str | None, typer.Option(help="The bag's columns, with commas between.")]
+SomeLabels = Annotated[
+    str | None, typer.Option(help="File with the counts of the bags of these rows.")
+]
+
+
+@app.command(rich_help_panel=TABLES)
+def explain(
+    model: Model,
+    data: SomeFiles = None,
+    bag: SomeBag = None,
+    labels: SomeLabels = None,
+    labels_are: Numbers = LabelsAre.auto,
+    noise: NoiseOf = None,
+    clipped: Clipped = False,
+    skip_unmatched: Skip = False,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Show what each column does, with its 95 % interval.
+
+    Of a linear model: its effect on the log-odds of a class, that of one standard deviation of the
+    column, or of a category, and of one unit; of two classes it is on the log-odds of the second,
+    of more on each against the mean of all.
+
+    With rows, --bag and --labels, of any model: by how much the counts of the bags become less
+    probable when the column is shuffled.
+
+    Intervals allow for the bags being a sample.
+    """
+    from bagwise.tables.labels.label_options import numbers_are_of
+    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.read.source import spooled
+    from bagwise.tables.use.effects import effects
+    from bagwise.tables.use.importance import importances
+
+    with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
+        counts = counts_of(bag, labels, numbers_are_of(labels_are, noise, clipped), skip_unmatched)
+        if bool(data) != (counts is not None):
+            raise InputError("rows are given together with --bag and --labels, or none of them is.")
+        fitted = TableModel.load(model)
+        if counts is None:
+            found = effects(fitted)
+            if out is not None:
+                _write(out, _EFFECT, [_effect(effect) for effect in found], force)
+            _show_effects(fitted, found)
+        else:
+            falls = importances(fitted, files, counts, progress=True)
+            if out is not None:
+                _write(out, _IMPORTANCE, [list(astuple(fall)) for fall in falls], force)
+            _show_importances(falls)
+
+
+def counts_of(
+    bag: str | None, labels: str | None, labels_are: NumbersAre, skip_unmatched: bool
+) -> Counts | None:
+    """The options that say where the counts of rows' bags are, if they are given."""
+    from bagwise.tables.read.source import columns_of
+    from bagwise.tables.use.counted_rows import Counts
+
+    if (bag is None) != (labels is None):
+        raise InputError("--bag and --labels are given together, or neither of them is.")
+    if labels is None:
+        return None
+    return Counts(columns_of(bag), labels, labels_are, skip_unmatched)
+
+
+def _show_effects(fitted: TableModel, found: list[Effect]) -> None:
+    """A table for each class, but one of two classes."""
+    from bagwise.cli.terminal import show_doubts
+    from bagwise.tables.use.effects import SHARED, too_few_bags
+
+    readable = [e for e in found if e.unit != SHARED]
+    labels = fitted.classes if len(fitted.classes) > 2 else fitted.classes[1:]
+    most = max(MOST_SHOWN // len(labels), 3)
+    for label in labels[:MOST_SHOWN]:
+        against = "the mean of all classes" if len(labels) > 1 else repr(fitted.classes[0])
+        table = Table(title=f"Effects on the log-odds of {label!r} against {against}")
+        table.add_column("column", overflow="fold")
+        for name in ("effect", "95 % interval", "per unit"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("unit")
+        for e in [effect for effect in readable if effect.label == label][:most]:
+            interval = f"{e.low:+.2f} to {e.high:+.2f}"
+            table.add_row(e.column, f"{e.effect:+.2f}", interval, f"{e.per_unit[0]:+.3g}", e.unit)
+        console.print(table)
+    _say_fewer(min(len(readable), most * len(labels[:MOST_SHOWN])), len(readable))
+    console.print(
+        "An effect is that of one standard deviation of the column, or of the value; the surest "
+        "come first. An interval that holds 0 leaves open whether there is one."
+    )
+    if few := too_few_bags(fitted):
+        console.print(few)
+    show_doubts(fitted)
+    for column in fitted.columns.columns:
+        if column.shared:
+            console.print(
+                f"{column.name}: the effects of {column.shared} columns that the rarer values "
+                "share by hash are not shown, as each is of many values; --out writes them too."
+            )
+
+
+def _show_importances(found: list[Importance]) -> None:
+    table = Table(title="Fall of the log-likelihood per row without a column, the largest first")
+    table.add_column("column", overflow="fold")
+    for name in ("fall", "95 % interval"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for i in found[:MOST_SHOWN]:
+        table.add_row(i.column, f"{i.fall:+.4f}", f"{i.low:+.4f} to {i.high:+.4f}")
+    console.print(table)
+    _say_fewer(len(found[:MOST_SHOWN]), len(found))
+    console.print(
+        "By so much the counts of the bags become less probable when the column's values are "
+        "shuffled among all rows. A column that says the same as another one loses little alone; "
+        "on rows that the model was fitted to, one that says nothing loses a little too. An "
+        "interval that holds 0 leaves open whether the model needs the column."
+    )
+
+
+def _say_fewer(shown: int, found: int) -> None:
+    if shown < found:
+        console.print(f"{shown:,} of {found:,} lines; --out writes all of them to a file.")
+
+
+@app.command(rich_help_panel=TABLES)
+def estimate(
+    model: Model,
+    data: Files,
+    by: Annotated[str, typer.Option(help="Columns that make the groups, with commas between.")],
+    bag: Annotated[
+        str | None,
+        typer.Option(
+            help="The bag's columns; with --labels, bounds are shown too. Of a model with bag "
+            "effects those that it was fitted with, if not given."
+        ),
+    ] = None,
+    labels: SomeLabels = None,
+    labels_are: Numbers = LabelsAre.auto,
+    noise: NoiseOf = None,
+    clipped: Clipped = False,
+    skip_unmatched: Skip = False,
+    bootstrap: Annotated[
+        int,
+        typer.Option(
+            help="Show also intervals of so many fits to bags drawn at random, 200 for instance; "
+            "the rows must be those of `fit`."
+        ),
+    ] = 0,
+    processes: Annotated[
+        int, typer.Option(min=0, help="That make these fits; 0 is one for each core.")
+    ] = 0,
+    figure: Annotated[Path | None, typer.Option(help="PNG file for a picture.")] = None,
+    out: Out = None,
+    force: Force = False,
+) -> None:
+    """Estimate the share of each class in groups of rows, with 95 % intervals.
+
+    Intervals are those of a linear model; of a perceptron there are shares alone. With bag effects,
+    rows of bags that the model knows have their effect, other bags are as bags are. Where the rows'
+    bags and their counts are given, the bounds that follow from these alone are shown beside: no
+    model can be right outside them. A bootstrap that was stopped goes on when the command is given
+    again.
+    """
+    from bagwise.cli.terminal import show_doubts, show_surprises
+    from bagwise.tables.encode.columns import Surprises
+    from bagwise.tables.labels.label_options import numbers_are_of
+    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.read.source import columns_of, spooled
+    from bagwise.tables.use.effects import too_few_bags
+    from bagwise.tables.use.estimate import estimate_shares
+
+    stopped = GOES_ON if bootstrap else "Stopped."
+    with user_errors(stopped), spooled(data, sys.stdin.buffer) as files:
+        if figure is not None:
+            refuse_picture(figure, force)
+        names = columns_of(by)
+        fitted = TableModel.load(model)
+        counts, surprises = None, Surprises()
+        if labels is not None or fitted.known_bags is None:
+            known = numbers_are_of(labels_are, noise, clipped)
+            counts = counts_of(bag, labels, known, skip_unmatched)
+        found = estimate_shares(
+            fitted,
+            files,
+            names,
+            counts,
+            bag=columns_of(bag),
+            bootstrap=bootstrap,
+            processes=processes or os.cpu_count() or 1,
+            keep=model,
+            progress=True,
+            surprises=surprises,
+        )
+        if out is not None:
+            _write(out, *_shares_file(names, found), force)
+        if figure is not None:
+            from bagwise.reports.page import png
+            from bagwise.reports.whiskers import shares_chart
+            from bagwise.storage.files import write_atomically
+
+            write_atomically(figure, png(shares_chart(found, names)))
+    show_surprises(surprises)
+    _show_shares(names, found, labels_are)
+    if few := too_few_bags(fitted):
+        console.print(f"{few} So do the shares, which come of the same fit.")
+    show_doubts(fitted)
+
+
+def refuse_picture(path: Path, force: bool) -> None:
+    """A picture replaces only a picture that Bagwise has drawn."""
+    from bagwise.storage.files import begins, refuse_foreign
+
+    if path.suffix.lower() != ".png":
+        raise InputError(f"--figure is {path}; a name that ends in .png is expected.")
+    refuse_foreign(path, lambda there: b"Software\0Bagwise" in begins(there), force)
+
+
+def _show_shares(names: list[str], found: list[GroupShare], labels_are: LabelsAre) -> None:
+    from bagwise.cli.terminal import show_known_bags
+    from bagwise.wording import one_line
+
+    first = found[0]
+    ranges = {name: there for name, there in _RANGES.items() if getattr(first, there) is not None}
+    labels = list(dict.fromkeys(share.label for share in found))
+    groups = found[:: len(labels)]
+    title = "Estimated shares, in %"
+    if len(labels) == 2:
+        title = f"Estimated share of {labels[1]!r}, in %; {labels[0]!r} has the rest"
+        labels, found = labels[1:], [share for share in found if share.label == labels[1]]
+    several = len(labels) > 1
+    table = Table(title=title)
+    for name in (*names, "class") if several else names:
+        table.add_column(name, overflow="fold")
+    for name in ("rows", "share", *ranges):
+        table.add_column(name, justify="right", no_wrap=True)
+    # What the numbers leave of the terminal; names of groups, which stand there once, are folded.
+    room = max((console.width - 18 - 17 * len(ranges)) // (len(names) + several) - 3, 8)
+    shown = found[: max(MOST_SHOWN // len(labels), 1) * len(labels)]
+    for place, s in enumerate(shown):
+        first_of_group = place % len(labels) == 0
+        own = [one_line(value, LONGEST) if first_of_group else "" for value in s.group]
+        cells = [*own, one_line(s.label, room)] if several else own
+        cells += [f"{s.rows:,}" if first_of_group else "", f"{100 * s.share:.1f}"]
+        pairs = (getattr(s, there) for there in ranges.values())
+        cells += [f"{100 * low:.1f} to {100 * high:.1f}" for low, high in pairs]
+        table.add_row(*cells, end_section=several and (place + 1) % len(labels) == 0)
+    console.print(table)
+    _say_fewer(len(shown), len(found))
+    if "bounds" in ranges.values():
+        _say_bounds(found, labels_are)
+    if first.of_known_bags is not None:
+        known = sum(group.of_known_bags or 0 for group in groups)
+        show_known_bags(known, sum(group.rows for group in groups))
+    if first.interval is None:
+        console.print(
+            "There are no intervals: how sure a model is of its shares is known only of linear "
+            "models that bagwise fit has fitted by maximum likelihood (--model linear), of up to "
+            "2,000 coefficients, and whose folder has intervals.safetensors."
+        )
+
+
+def _say_bounds(found: list[GroupShare], labels_are: LabelsAre) -> None:
+    """What the bounds mean, and whether shares lie outside."""
+    if labels_are is LabelsAre.relative:
+        console.print(
+            "The bounds are those of counts with the shares of the label file, whose totals are "
+            "others: they bound these rows only as far as the shares are theirs."
+        )
+    else:
+        console.print("By the counts of the bags alone, a share cannot lie outside its bounds.")
+    pairs = [(s.share, s.bounds) for s in found if s.bounds is not None]
+    outside = sum(not low - 5e-4 <= share <= high + 5e-4 for share, (low, high) in pairs)
+    if outside:
+        console.print(
+            f"{outside:,} of {len(pairs):,} shares lie outside: they are the model's, which does "
+            "not look at the counts here. Where groups are bags or nearly so, add up the p_ "
+            "columns of `bagwise label`, which does.",
+            highlight=False,
+        )
+
+
+_RANGES = {"95 % interval": "interval", "bootstrap": "bootstrap", "bounds": "bounds"}
+_IMPORTANCE = ["column", "fall", "standard_error", "low", "high"]
+_EFFECT = [
+    *("column", "class", "effect", "standard_error", "low", "high"),
+    *("per_unit", "per_unit_low", "per_unit_high", "unit"),
+]
+
+
+def _effect(e: Effect) -> list[object]:
+    return [e.column, e.label, e.effect, e.error, e.low, e.high, *e.per_unit, e.unit]
+
+
+def _shares_file(names: list[str], found: list[GroupShare]) -> tuple[list[str], list[list[object]]]:
+    """Header and rows."""
+    header = [*names, "class", "rows", "share"]
+    ranges = {
+        "interval": ("low", "high"),
+        "bootstrap": ("bootstrap_low", "bootstrap_high"),
+        "bounds": ("least", "most"),
+    }
+    there = [name for name in ranges if getattr(found[0], name) is not None]
+    header += [column for name in there for column in ranges[name]]
+    rows = [
+        [*s.group, s.label, s.rows, s.share, *(x for name in there for x in getattr(s, name))]
+        for s in found
+    ]
+    return header, rows
+
+
+def _write(out: Path, header: list[str], rows: list[list[object]], force: bool) -> None:
+    from bagwise.storage.files import begins, refuse_foreign, write_atomically
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    first = text.getvalue().encode()
+    refuse_foreign(out, lambda path: begins(path).startswith(first), force)
+    for row in rows:
+        writer.writerow([f"{x:.8g}" if isinstance(x, float) else x for x in row])
+    write_atomically(out, text.getvalue().encode())

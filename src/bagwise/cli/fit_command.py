@@ -1,0 +1,264 @@
+"""The command fit, and the arguments that commands for tables share."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bagwise.cli.app import (
+    TABLES,
+    Options,
+    Ray,
+    RayAddress,
+    app,
+    console,
+    on_ray,
+    options_of,
+    user_errors,
+)
+from bagwise.errors import InputError
+
+
+class LabelsAre(StrEnum):
+    """What the numbers of the label file are."""
+
+    auto = "auto"
+    counts = "counts"
+    proportions = "proportions"
+    relative = "relative"
+    noisy = "noisy"
+    ranges = "ranges"
+    rounded = "rounded"
+    sample = "sample"
+
+
+Files = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FILES...",
+        help='CSV, TSV or Parquet; several, a folder, or a pattern such as "data/*.parquet". '
+        "Folders such as year=2020 add a column. - is standard input, which is copied to a "
+        "temporary file first.",
+        show_default=False,
+    ),
+]
+Model = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="The folder that `bagwise fit` wrote.")
+]
+Bag = Annotated[
+    str, typer.Option(help="Column that says which bag a row is in; several with commas between.")
+]
+Labels = Annotated[
+    str,
+    typer.Option(
+        help="File with the bag's columns and a column of counts or proportions for each class; "
+        "or with the bag, a class and a number in each row."
+    ),
+]
+Numbers = Annotated[
+    LabelsAre,
+    typer.Option(
+        "--labels-are",
+        help="What the numbers are: counts sum to the bag's rows (* or empty: unknown), "
+        "proportions to 1 or 100; relative: counts of another total, whose shares are used; "
+        "noisy: see --noise; ranges: columns such as yes_low and yes_high, or cells such as 1-4; "
+        "rounded: shares, of which every count is possible that rounds to them; sample: counts of "
+        "larger groups, of which the rows are a random sample. auto tells counts from proportions.",
+    ),
+]
+NoiseOf = Annotated[
+    str | None,
+    typer.Option(
+        "--noise",
+        metavar="KIND:WIDTH",
+        help="What noise the counts have: laplace:4 or discrete-laplace:4 (scale), gaussian:2.5 or "
+        "discrete-gaussian:2.5 (standard deviation).",
+    ),
+]
+Clipped = Annotated[
+    bool, typer.Option("--clipped", help="Noisy counts below 0 were published as 0.")
+]
+Skip = Annotated[
+    bool,
+    typer.Option("--skip-unmatched", help="Leave out bags that only one file has, and say so."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        help="Processes of Ray, each with one core and one thread; all cores if not given."
+    ),
+]
+
+
+@app.command(rich_help_panel=TABLES)
+def fit(
+    data: Files,
+    bag: Bag,
+    labels: Labels,
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    features: Annotated[
+        str | None, typer.Option(help="Columns to learn from; if not given, all but the bag's.")
+    ] = None,
+    exclude: Annotated[str | None, typer.Option(help="Columns not to learn from.")] = None,
+    categorical: Annotated[
+        str | None, typer.Option(help="Columns of numbers that are categories.")
+    ] = None,
+    ordered: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=LOW<...<HIGH",
+            help='A column of ordered categories, "size=S<M<L" for one; may be repeated.',
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Class columns of the label file; if not given, all but the bag's. yes,no is "
+            "right also where the file has numbers of yes alone: no has the rest."
+        ),
+    ] = None,
+    labels_are: Numbers = LabelsAre.auto,
+    noise: NoiseOf = None,
+    clipped: Clipped = False,
+    row_labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column with the labels of some rows, empty where they are not known; a labelled "
+            "row without a bag is a bag of its own.",
+        ),
+    ] = None,
+    skip_unmatched: Skip = False,
+    model: Annotated[
+        str, typer.Option(help="linear, mlp, or auto: the better on held-out bags.")
+    ] = "auto",
+    method: Annotated[
+        str, typer.Option(help="rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll, pvc, mixbag.")
+    ] = "cc",
+    engine: Annotated[
+        str, typer.Option(help="Of rc and cc: auto, exact, bethe, multinomial, transport.")
+    ] = "auto",
+    set_: Options = None,
+    lr: Annotated[
+        float | None, typer.Option(help="Learning rate; if not given, chosen on held-out bags.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Passes over the bags; if not given, chosen likewise.")
+    ] = None,
+    bag_effects: Annotated[
+        bool,
+        typer.Option(
+            "--bag-effects",
+            help="Give each bag an intercept of its own, where bags differ by more than their rows "
+            "explain (a linear model).",
+        ),
+    ] = False,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="For a table larger than memory: how much of it may be used for the rows, 2GB for "
+            "one. They are sorted by bag into a file, and learnt from there.",
+        ),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for that file, which is kept for another fit to the same table; if not "
+            "given, a hidden one beside the model, removed at the end.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    ray: Ray = False,
+    ray_address: RayAddress = None,
+    workers: Workers = None,
+) -> None:
+    """Learn to classify rows from the label counts or proportions of their bags.
+
+    No row's label is needed, and counts need not be exact. Model, learning rate and number of
+    epochs are chosen by the likelihood of held-out bags. A fit that was stopped goes on when the
+    command is given again.
+
+    With --ray or --ray-address the learning rates and parts of the bags that a perceptron is tried
+    on are trained at the same time; the rest is done here. The result is the same.
+    """
+    from bagwise.cli.terminal import show_fit
+    from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
+    from bagwise.tables.fitting import fit_table
+    from bagwise.tables.labels.label_options import numbers_are_of
+    from bagwise.tables.read.source import spooled
+    from bagwise.training.ray_cluster import cluster
+
+    stopped = partial(_stopped, out, memory, store)
+    with user_errors(stopped), spooled(data, sys.stdin.buffer) as files:
+        _refuse_closed_folder(out)
+        refuse_other_things(out)
+        there_is_ray = on_ray(ray, ray_address, workers)
+        fitted = fit_table(
+            files,
+            bag,
+            labels,
+            features=features,
+            exclude=exclude,
+            categorical=categorical,
+            ordered=ordered,
+            classes=classes,
+            labels_are=numbers_are_of(labels_are, noise, clipped),
+            row_labels=row_labels,
+            skip_unmatched=skip_unmatched,
+            method=method,
+            engine=engine,
+            method_options=options_of(set_),
+            model=model,
+            lr=lr,
+            epochs=epochs,
+            bag_effects=bag_effects,
+            seed=seed,
+            command=shlex.join(["bagwise", *sys.argv[1:]]),
+            out=out,
+            memory=memory,
+            store=store,
+            progress=True,
+            ray=cluster(ray_address, workers) if there_is_ray else None,
+        )
+    show_fit(fitted)
+    console.print(
+        f"The model is in {out}; `bagwise report {out}` says more, and {out / HELD_OUT} has the "
+        f"{'given' if fitted.facts.data.counts_are else 'true'} and predicted counts of every "
+        "held-out bag.",
+        soft_wrap=True,
+    )
+
+
+def _stopped(out: Path, memory: str | None, store: Path | None) -> str:
+    """What is left of a fit after Ctrl-C."""
+    from bagwise.storage.journal import kept
+    from bagwise.tables.sort.store import has_read, place_of
+
+    home, done = kept(out)
+    if not done and memory is not None and has_read(place := place_of(out, store)):
+        what = f"What is read and sorted is kept in {place}"
+        return f"Stopped. {what}; the same command goes on from there."
+    if not done:
+        return "Stopped. Nothing was finished yet; the same command begins anew."
+    what = f"{len(done)} finished parts of the work are" if len(done) > 1 else "What is done is"
+    return f"Stopped. {what} kept in {home}; the same command goes on from there."
+
+
+def _refuse_closed_folder(out: Path) -> None:
+    """Better at once than when the work is done. A symbolic link is followed."""
+    place = Path(os.path.realpath(out))
+    if place.is_symlink():
+        raise InputError(f"{out} is a symbolic link that leads to itself; choose another folder.")
+    parent = next(folder for folder in place.parents if folder.exists())
+    if not parent.is_dir():
+        raise InputError(f"{out} cannot be written: {parent} is no folder.")
+    if not os.access(parent, os.W_OK):
+        raise InputError(f"{out} cannot be written: Permission denied in {parent}.")

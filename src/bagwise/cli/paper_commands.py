@@ -1,0 +1,332 @@
+"""Commands around the paper's experiments: datasets, train, sweep, table, figures, export."""
+
+from __future__ import annotations
+
+import os
+from contextlib import nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bagwise.cli.app import (
+    EXPERIMENTS,
+    GOES_ON,
+    Force,
+    Options,
+    Ray,
+    RayAddress,
+    app,
+    console,
+    on_ray,
+    pairs_of,
+    user_errors,
+)
+from bagwise.errors import InputError
+
+if TYPE_CHECKING:
+    from bagwise.paper.accuracy import Block
+    from bagwise.paper.run import RunResult
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Folder of data sets; looked at before $BAGWISE_DATA and the user's cache."),
+]
+
+Device = Annotated[str, typer.Option(help="Where models compute: cpu, cuda, cuda:1, mps.")]
+
+Runs = Annotated[
+    list[Path], typer.Argument(help="Folders with runs: of a sweep, single ones, or exported.")
+]
+
+
+class Selection(StrEnum):
+    """What validation chooses epochs and learning rates by."""
+
+    accuracy = "accuracy"
+    bag_loss = "bag_loss"
+
+
+class TableFormat(StrEnum):
+    """How a table is written."""
+
+    text = "text"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+
+
+@app.command(rich_help_panel=EXPERIMENTS)
+def datasets(data_dir: DataDir = None) -> None:
+    """Show which data sets are on this machine, and where."""
+    from rich.table import Table
+
+    from bagwise.paper.datasets import DATASETS, SOURCES, find, folders
+
+    table = Table()
+    for column in ("data set", "state", "where"):
+        table.add_column(column, overflow="fold")
+    for name in DATASETS:
+        if name not in SOURCES:
+            own = name == "digits"
+            table.add_row(name, "embedded" if own else "plugin", "scikit-learn" if own else "")
+            continue
+        found = find(name, data_dir)
+        if found is not None:
+            table.add_row(name, "present", str(found))
+        else:
+            places = "\n".join(str(folder) for folder in folders(name, data_dir))
+            table.add_row(name, "absent", f"downloaded on first use, or put into\n{places}")
+    console.print(table)
+
+
+@app.command(rich_help_panel=EXPERIMENTS)
+def train(
+    dataset: Annotated[str, typer.Option(help="digits, mnist, fashion-mnist, kmnist or cifar10.")],
+    out: Annotated[Path, typer.Option(help="Folder for the result and the model.")],
+    model: Annotated[
+        str, typer.Option(help="linear, mlp, lenet5, convnet, resnet32 or wrn28_2.")
+    ] = "mlp",
+    method: Annotated[
+        str,
+        typer.Option(
+            help="rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll, supervised; "
+            "two_views, pvc, mixbag."
+        ),
+    ] = "cc",
+    bag_size: Annotated[int, typer.Option(help="Instances in a bag, K.")] = 16,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
+    epochs: Annotated[int, typer.Option(help="Passes over the training bags.")] = 30,
+    seed: Annotated[int, typer.Option(help="Of the bags, the model and the batches.")] = 0,
+    engine: Annotated[str, typer.Option(help="Of rc and cc: auto, exact or bethe.")] = "auto",
+    set_: Options = None,
+    schedule: Annotated[
+        str, typer.Option(help="constant, one_cycle, cosine, ..., see docs/sweeps.md.")
+    ] = "constant",
+    optimizer: Annotated[str, typer.Option(help="adam, adamw or sgd.")] = "adam",
+    average: Annotated[
+        float | None, typer.Option(help="Decay of averaged weights, for instance 0.998.")
+    ] = None,
+    augment: Annotated[
+        str | None, typer.Option(help="Random views of images: weak, weak_flip, strong, ...")
+    ] = None,
+    batch_instances: Annotated[
+        int, typer.Option(help="Instances in a batch; a larger bag comes in parts.")
+    ] = 256,
+    weight_decay: Annotated[float, typer.Option(help="Of the optimizer.")] = 1e-5,
+    clip: Annotated[float | None, typer.Option(help="Largest norm of a step's gradient.")] = None,
+    optimizer_set: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the optimizer; may be repeated."),
+    ] = None,
+    schedule_set: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the schedule; may be repeated."),
+    ] = None,
+    ray: Ray = False,
+    ray_address: RayAddress = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            help="Processes of Ray that train together, each with one core and one thread; one for "
+            "each core if not given."
+        ),
+    ] = None,
+    device: Device = "cpu",
+    data_dir: DataDir = None,
+) -> None:
+    """Train on one data set, in random bags, by the paper's protocol.
+
+    A run that was stopped goes on where it was when the same command is given again. Several
+    processes train it together, to the same result, with --ray, which replaces those that are
+    lost, or with torchrun --nproc-per-node 4 -m bagwise train ...; see docs/workers.md.
+    """
+    from rich.table import Table
+
+    from bagwise.checks import DEVICE
+    from bagwise.paper.ray_backend import execute_on_ray
+    from bagwise.paper.run import execute
+    from bagwise.paper.settings import RunSettings
+    from bagwise.storage.locks import only_one
+    from bagwise.training.distributed import launched
+
+    with user_errors(GOES_ON), launched(device) as (is_first, own_device):
+        settings = RunSettings(
+            dataset,
+            model,
+            method,
+            bag_size,
+            lr,
+            epochs,
+            seed,
+            engine,
+            schedule,
+            average,
+            batch_instances,
+            weight_decay,
+            optimizer=optimizer,
+            clip=clip,
+            augment=augment,
+            method_options=pairs_of(set_),
+            optimizer_options=pairs_of(optimizer_set, "--optimizer-set"),
+            schedule_options=pairs_of(schedule_set, "--schedule-set"),
+        )
+        if engine not in ("auto", settings.engine):
+            raise InputError(f"engine is {engine!r}, but the method {method!r} takes none.")
+        place = None if data_dir is None else str(data_dir)
+        if ray_address is None:  # a cluster has its own
+            DEVICE.check("device", own_device)
+        use_ray = on_ray(ray, ray_address, workers)
+        taken = f"another process is training in {out}; wait for it, or choose another folder."
+        with only_one(out, taken) if is_first else nullcontext():
+            if use_ray:
+                result = execute_on_ray(settings, out, place, workers, ray_address, device)
+            else:
+                result = execute(
+                    settings, out, place, keep_model=True, progress=True, device=own_device
+                )
+        if result.settings != settings:
+            raise InputError(f"{out} holds the result of another run; choose another folder.")
+    if not is_first:
+        return
+    table = Table(title=f"{dataset}, {model}, {method}, bags of {settings.bag_size}")
+    for column in ("best epoch chosen by", "epoch", "validation accuracy", "test accuracy"):
+        table.add_column(column, justify="right")
+    for select in ("accuracy", "bag_loss"):
+        row = result.best_row(select)
+        accuracies = (f"{row[f'{part}_accuracy']:.2%}" for part in ("val", "test"))
+        table.add_row(select, f"{row['epoch']:.0f}", *accuracies)
+    console.print(table)
+    console.print(f"{result.seconds:.0f} seconds of training; everything else is in {out}")
+
+
+@app.command(rich_help_panel=EXPERIMENTS)
+def sweep(
+    file: Annotated[Path, typer.Argument(help="A TOML file, see docs/sweeps.md.")],
+    out: Annotated[Path, typer.Option(help="Folder for the runs.")],
+    processes: Annotated[
+        int, typer.Option(help="Runs at a time, each with one thread; 0: one for each core.")
+    ] = 0,
+    ray: Ray = False,
+    ray_address: RayAddress = None,
+    done: Annotated[
+        Path | None,
+        typer.Option(help="Folder with results, exported ones for instance, that count as done."),
+    ] = None,
+    device: Device = "cpu",
+    data_dir: DataDir = None,
+) -> None:
+    """Do all runs of a sweep; those that are done are skipped, those that were stopped go on."""
+    from bagwise.checks import DEVICE
+    from bagwise.paper.ray_backend import ray_backend
+    from bagwise.paper.sweep import local_backend, run_sweep, take_over
+    from bagwise.paper.sweep_file import read_sweep
+
+    with user_errors(GOES_ON):
+        plan = read_sweep(file)
+        place = None if data_dir is None else str(data_dir)
+        if on_ray(ray, ray_address, None):
+            backend = ray_backend(ray_address, processes or None, device)
+        else:
+            DEVICE.check("device", device)  # a cluster has its own
+            backend = local_backend(processes or os.cpu_count() or 1, device)
+        if done is not None:
+            taken = take_over(plan, read_some([done]), out)
+            console.print(f"{taken} runs were done before, in {done}")
+        report = run_sweep(plan, out, place, backend)
+    console.print(f"{len(report.done)} runs done, {len(report.failed)} failed, in {out}")
+    for run, error in report.failed.items():
+        console.print(f"  {run.name}: {error}", highlight=False, soft_wrap=True)
+    if report.failed:
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=EXPERIMENTS)
+def table(
+    runs: Runs,
+    format: Annotated[TableFormat, typer.Option(help="How to write it.")] = TableFormat.text,
+    select: Annotated[
+        Selection, typer.Option(help="What validation chooses epochs and rates by.")
+    ] = Selection.accuracy,
+    paper: Annotated[bool, typer.Option("--paper", help="Add the paper's figures.")] = False,
+) -> None:
+    """Print results in the paper's layout: test accuracy, mean and standard deviation over seeds.
+
+    The best of a column is marked. A filled circle says that the best proposed method is
+    significantly better than this baseline, an empty one that it is worse (paired t-test, 5 %).
+    """
+    from bagwise.paper.accuracy import key, render
+
+    with user_errors():
+        blocks = _blocks(runs, select)
+        shown = [render(block, format.value, paper) for block in blocks]
+    for text in shown:
+        typer.echo(text)
+    if format in (TableFormat.text, TableFormat.markdown):
+        typer.echo(key(format.value, paper, select.value))
+    for note in (note for block in blocks for note in block.notes()):
+        typer.echo(f"Note: {note}", err=True)
+
+
+@app.command(rich_help_panel=EXPERIMENTS)
+def figures(
+    runs: Runs,
+    out: Annotated[Path, typer.Option(help="Folder for the pictures.")],
+    select: Annotated[
+        Selection, typer.Option(help="What validation chooses learning rates by.")
+    ] = Selection.accuracy,
+    force: Force = False,
+) -> None:
+    """Draw the paper's figures from runs: training, weights and test accuracy by epoch.
+
+    Earlier figures are replaced, other files only with --force.
+    """
+    from bagwise.paper.figures import draw_figures
+
+    with user_errors():
+        for path in draw_figures(_blocks(runs, select), out, force):
+            typer.echo(path)
+
+
+@app.command(rich_help_panel=EXPERIMENTS)
+def export(
+    runs: Runs,
+    out: Annotated[Path, typer.Option(help="Folder for runs.csv and epochs.csv.")],
+    force: Force = False,
+) -> None:
+    """Write runs as two CSV files, which `table` and `figures` read like the runs themselves.
+
+    runs.csv: settings, chosen epochs, accuracies, seconds and versions; epochs.csv: the histories.
+    Earlier ones are replaced, other files of these names only with --force.
+    """
+    from bagwise.paper.export import export_runs
+    from bagwise.storage.locks import only_one
+
+    with user_errors():
+        results = read_some(runs)
+        with only_one(out, f"another process is exporting to {out}; wait for it."):
+            for path in export_runs(results, out, force):
+                typer.echo(path)
+
+
+def _blocks(runs: list[Path], select: Selection) -> list[Block]:
+    from bagwise.paper.accuracy import collect
+
+    return collect(read_some(runs), select.value)
+
+
+def read_some(runs: list[Path]) -> list[RunResult]:
+    """The results below folders; none below one of them is an error."""
+    from bagwise.paper.export import read_runs
+    from bagwise.paper.run import without_copies
+
+    found = []
+    for folder in runs:
+        results = read_runs(folder)
+        if not results:
+            raise InputError(
+                f"there is no result below {folder}; give the --out folder of a sweep."
+            )
+        found += [(str(folder), result) for result in results]
+    return without_copies(found)

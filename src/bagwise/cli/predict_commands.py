@@ -1,0 +1,206 @@
+"""Commands that use a model on the rows of a table: predict, label, evaluate."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bagwise.cli.app import TABLES, Force, Ray, RayAddress, app, on_ray, user_errors
+from bagwise.cli.fit_command import (
+    Bag,
+    Clipped,
+    Files,
+    Labels,
+    LabelsAre,
+    Model,
+    NoiseOf,
+    Numbers,
+    Skip,
+    Workers,
+)
+from bagwise.errors import InputError
+
+Keep = Annotated[
+    str | None,
+    typer.Option(help="Columns to copy to the output; if not given, all that are no features."),
+]
+
+
+@app.command(rich_help_panel=TABLES)
+def predict(
+    model: Model,
+    data: Files,
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="File for the predictions: .parquet, .csv or .tsv; with Ray a folder, for a "
+            "Parquet file of each input."
+        ),
+    ],
+    bag: Annotated[
+        str | None,
+        typer.Option(
+            help="The bag's columns. A model with bag effects finds them by itself if they have "
+            "the names that they had in fit."
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            help="File with the known counts or shares of the bags that these rows are new rows "
+            "of, in the form that fit takes."
+        ),
+    ] = None,
+    labels_are: Numbers = LabelsAre.auto,
+    noise: NoiseOf = None,
+    clipped: Clipped = False,
+    skip_unmatched: Skip = False,
+    keep: Keep = None,
+    force: Force = False,
+    ray: Ray = False,
+    ray_address: RayAddress = None,
+    workers: Workers = None,
+) -> None:
+    """Predict the label of each row, and the probability of each class.
+
+    The output has the rows in their order, the columns that are no features, `label`, and `p_...`
+    for each class. The input may be larger than memory. Earlier predictions of such a model are
+    replaced, another file only with --force.
+
+    Where rows are new, but their bags' shares are known (new pupils of schools with known results),
+    --bag and --labels take these into account, as far as bags differ by more than their rows
+    explain. Where the rows are the very ones that were counted, use `label`.
+
+    With --ray or --ray-address many files are read at the same time, and --out is a folder: its
+    Parquet files, in the order of their names, have the rows of the input in their order. --force
+    replaces also a folder of other files, but none with folders in it.
+    """
+    from bagwise.cli.terminal import show_bags_used, show_doubts, show_written
+    from bagwise.tables.labels.label_options import numbers_are_of
+    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.read.source import columns_of, spooled
+    from bagwise.tables.use.predict import predict_table
+    from bagwise.tables.use.predict_on_ray import predict_on_ray
+
+    with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        fitted = TableModel.load(model)
+        if on_ray(ray, ray_address, workers):
+            if labels is not None or "-" in data:
+                raise InputError(
+                    "with Ray every file is by itself: --labels, which says something of all rows "
+                    "of a bag, and standard input are not possible; leave Ray out."
+                )
+            written = predict_on_ray(
+                model,
+                files,
+                out,
+                _names(keep),
+                progress=True,
+                key=columns_of(bag),
+                address=ray_address,
+                workers=workers,
+                force=force,
+            )
+        else:
+            written = predict_table(
+                fitted,
+                files,
+                out,
+                _names(keep),
+                progress=True,
+                force=force,
+                key=columns_of(bag),
+                labels=labels,
+                labels_are=numbers_are_of(labels_are, noise, clipped),
+                skip_unmatched=skip_unmatched,
+            )
+    show_doubts(fitted)
+    show_bags_used(written)
+    show_written(written, out)
+
+
+@app.command(rich_help_panel=TABLES)
+def label(
+    model: Model,
+    data: Files,
+    bag: Bag,
+    labels: Labels,
+    out: Annotated[Path, typer.Option(help="File for the labels: .parquet, .csv or .tsv.")],
+    keep: Keep = None,
+    labels_are: Numbers = LabelsAre.auto,
+    noise: NoiseOf = None,
+    clipped: Clipped = False,
+    row_labels: Annotated[
+        str | None,
+        typer.Option(
+            help="Column with labels of some rows, empty where they are not known: they are kept."
+        ),
+    ] = None,
+    skip_unmatched: Skip = False,
+    force: Force = False,
+) -> None:
+    """Label the rows of bags whose counts are known, so that the labels have exactly these counts.
+
+    `p_...` is the probability of each class given the bag's counts, and `most_probable` the class
+    that has the largest: take it where single rows matter. `label` is that
+    of the most probable labeling of the bag with exactly its counts: take it where totals matter.
+    Where counts are not exact (noisy, ranges, rounded, sample, unknown), it is the most probable
+    one given what is known of them, and totals need not be those of the file. Earlier labels of
+    such a model are replaced, another file only with --force.
+    """
+    from bagwise.cli.terminal import show_label_columns, show_unused_labels, show_written
+    from bagwise.tables.labels.label_options import numbers_are_of
+    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.read.source import columns_of, spooled
+    from bagwise.tables.use.predict import label_table
+
+    with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        fitted = TableModel.load(model)
+        written = label_table(
+            fitted,
+            files,
+            columns_of(bag),
+            labels,
+            out,
+            keep=_names(keep),
+            labels_are=numbers_are_of(labels_are, noise, clipped),
+            row_labels=row_labels,
+            skip_unmatched=skip_unmatched,
+            progress=True,
+            force=force,
+        )
+    show_written(written, out)
+    show_label_columns(written, labels_are is LabelsAre.relative)
+    if row_labels is None:
+        show_unused_labels(fitted)
+
+
+@app.command(rich_help_panel=TABLES)
+def evaluate(
+    model: Model,
+    data: Files,
+    target: Annotated[str, typer.Option(help="Column with the true label.")],
+) -> None:
+    """Compare predictions with true labels: accuracy, AUC, classes, calibration, confusion.
+
+    Beside them stands what one gets without a model. Rows without a label are left out and counted.
+    A model with bag effects uses those of its bags, where the table has the bag's columns.
+    """
+    from bagwise.cli.terminal import show_scores, show_surprises
+    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.read.source import spooled
+    from bagwise.tables.use.evaluate import evaluate_table
+
+    with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        scores = evaluate_table(TableModel.load(model), files, target, progress=True)
+    show_scores(scores)
+    show_surprises(scores.surprises)
+
+
+def _names(keep: str | None) -> list[str] | None:
+    from bagwise.tables.read.source import columns_of
+
+    return None if keep is None else columns_of(keep)

@@ -1,0 +1,90 @@
+"""The command report."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bagwise.cli.app import TABLES, Force, app, user_errors
+from bagwise.cli.explain_commands import SomeBag, SomeFiles, SomeLabels, counts_of
+from bagwise.cli.fit_command import Clipped, LabelsAre, NoiseOf, Numbers, Skip
+from bagwise.errors import InputError
+
+if TYPE_CHECKING:
+    from bagwise.reports import Answers
+    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.use.counted_rows import Counts
+
+
+@app.command(rich_help_panel=TABLES)
+def report(
+    folder: Annotated[
+        Path, typer.Argument(help="A model that `bagwise fit` wrote, or the runs of a sweep.")
+    ],
+    data: SomeFiles = None,
+    by: Annotated[
+        str | None, typer.Option(help="Columns that make groups whose shares are shown.")
+    ] = None,
+    bag: SomeBag = None,
+    labels: SomeLabels = None,
+    labels_are: Numbers = LabelsAre.auto,
+    noise: NoiseOf = None,
+    clipped: Clipped = False,
+    skip_unmatched: Skip = False,
+    out: Annotated[Path, typer.Option(help="File for the page.")] = Path("report.html"),
+    force: Force = False,
+) -> None:
+    """Write one HTML page about a model, or about the runs of a sweep.
+
+    Of a model: what was learnt and how far to trust it, the effects of columns, predicted and true
+    proportions of held-out bags, calibration, the most surprising bags, and the command to do it
+    again; with rows, also shares of groups (--by) and the importance of each column (--bag and
+    --labels). Of runs: their tables and figures. An earlier report is replaced, another file only
+    with --force.
+    """
+    from bagwise.cli.paper_commands import read_some
+    from bagwise.reports import model_report, sweep_report
+    from bagwise.storage.files import begins, refuse_foreign, write_atomically
+    from bagwise.storage.model_folder import CONFIG, FIT
+    from bagwise.tables.labels.label_options import numbers_are_of
+    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.read.source import columns_of, spooled
+
+    with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
+        if not folder.is_dir():
+            raise InputError(f"there is no folder {folder}; give a model or the runs of a sweep.")
+        if out.is_dir():
+            raise InputError(f"{out} is a folder; name a file for the page.")
+        if out.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"{out} is inside {folder}; choose another place for the page.")
+        if (folder / CONFIG).exists():
+            model = TableModel.load(folder)
+            known = numbers_are_of(labels_are, noise, clipped)
+            counts = counts_of(bag, labels, known, skip_unmatched)
+            answers = _answers(model, files, columns_of(by), counts)
+            content = model_report(model, str(folder / FIT), answers)
+        elif data or by or bag or labels:
+            raise InputError(f"{folder} is no model; rows and their options are for models.")
+        else:
+            content = sweep_report(read_some([folder]), str(folder))
+        opening = content.partition("<title>")[0].encode()  # the same in every report
+        refuse_foreign(out, lambda path: begins(path).startswith(opening), force)
+        write_atomically(out, content.encode())
+    typer.echo(out)
+
+
+def _answers(model: TableModel, files: list[str], by: list[str], counts: Counts | None) -> Answers:
+    from bagwise.reports import Answers
+    from bagwise.tables.use.estimate import estimate_shares
+    from bagwise.tables.use.importance import importances
+
+    if not files and (by or counts):
+        raise InputError("--by, --bag and --labels are about rows; name their files too.")
+    if files and not (by or counts):
+        raise InputError("rows are given, but neither --by nor --bag and --labels.")
+    falls = importances(model, files, counts, progress=True) if counts else []
+    shares = estimate_shares(model, files, by, counts, progress=True) if by else []
+    return Answers(falls, shares, by)

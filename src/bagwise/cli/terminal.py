@@ -1,0 +1,222 @@
+"""What the commands for tables print."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from bagwise.cli.app import console
+from bagwise.errors import InputError
+from bagwise.tables.encode.columns import Surprises
+from bagwise.tables.model.bag_differences import log_odds
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.use.evaluate import Scores
+from bagwise.tables.use.predict import Written
+from bagwise.wording import counted
+
+MOST_SHOWN = 15  # classes in a square table of confusions
+
+
+def show_fit(fitted: TableModel) -> None:
+    """What was learnt from, what was chosen, and how well held-out bags are fitted."""
+    facts, columns = fitted.facts, fitted.columns
+    data, settings = facts.data, facts.settings
+    shown = Table(show_header=False)
+    shown.add_column(style="bold")
+    shown.add_column(overflow="fold")
+    shown.add_row("instances", f"{data.rows_used:,} of {data.rows:,} rows")
+    shown.add_row(
+        "bags",
+        f"{data.n_bags:,}, of {data.sizes.smallest:,} to {data.sizes.largest:,} rows "
+        f"(median {data.sizes.median:,.0f})"
+        if data.sizes.smallest < data.sizes.largest
+        else f"{data.n_bags:,}, of {counted(data.sizes.largest, 'row', 'rows')} each",
+    )
+    if data.bags_left_out:
+        names = ", ".join(data.bags_left_out_names[:8])
+        shown.add_row("bags left out", f"{data.bags_left_out:,}: {names}")
+    if data.counts_are:
+        shown.add_row(
+            "counts",
+            f"{data.counts_are} ({counted(data.inexact_bags, 'bag is', 'bags are')} not exact)",
+        )
+    if data.labelled_rows:
+        shown.add_row("labelled rows", f"{data.labelled_rows:,}")
+    if data.rounding > 0:
+        shown.add_row(
+            "rounding", f"turns proportions into counts; off by up to {data.rounding:.2%}"
+        )
+    shown.add_row(
+        "features", f"{data.n_features} from {counted(len(columns.columns), 'column', 'columns')}"
+    )
+    for name, why in columns.left_out.items():
+        shown.add_row("", f"{name} is left out: {why}")
+    shown.add_row(
+        "model",
+        f"{settings.in_words()} ({facts.seconds:.0f} s in all)",
+    )
+    console.print(shown)
+    true = "given" if data.counts_are else "true"
+    table = Table(title=f"Held-out bags: predicted and {true} proportions")
+    table.add_column("class")
+    for name in ("overall share", "mean difference", "correlation"):
+        table.add_column(name, justify="right")
+    for row in facts.by_class():
+        table.add_row(*row)
+    console.print(table)
+    console.print(facts.verdict(), highlight=False)
+    console.print(facts.calibration(), highlight=False)
+
+
+def show_written(written: Written, out: Path) -> None:
+    """How many rows are where, and what is not there."""
+    show_surprises(written.surprises)
+    if written.rows_left_out or written.bags_left_out:
+        names, most = written.bags_left_out, 8
+        listed = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+        console.print(
+            f"Note: {counted(written.rows_left_out, 'row is', 'rows are')} left out, and "
+            f"{counted(len(names), 'bag', 'bags')} that only one of the files "
+            f"has{': ' * bool(names)}{listed}",
+            soft_wrap=True,
+            highlight=False,
+        )
+    console.print(f"{counted(written.rows, 'row is', 'rows are')} in {out}", soft_wrap=True)
+
+
+def show_bags_used(written: Written) -> None:
+    """What the bags of the rows were good for."""
+    if written.tau is not None:
+        idle = log_odds(written.tau) < 0.05
+        console.print(
+            "The shares of these bags are what their rows lead to expect; they change next to "
+            "nothing."
+            if idle
+            else "The known shares of bags are taken into account: beyond what rows explain, "
+            f"log-odds vary by {log_odds(written.tau):.2f} between bags.",
+            soft_wrap=True,
+            highlight=False,
+        )
+    if written.of_known_bags is not None:
+        show_known_bags(written.of_known_bags, written.rows)
+
+
+def show_known_bags(known: int, rows: int) -> None:
+    """How many of the rows have the effect of their bag."""
+    ours = counted(known, "row is of a bag", "rows are of bags")
+    have = "has its" if known == 1 else "have their"
+    others = counted(rows - known, "is of another, and has", "are of others, and have")
+    hint = " A table that names the bags has the bag's columns, or --bag says which they are."
+    console.print(
+        f"{ours} that the model knows, and {have} effect; {others} the mean over bags."
+        f"{hint * (not known)}",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def show_label_columns(written: Written, relative: bool = False) -> None:
+    """Which of the columns of `label` is for what."""
+    totals = (
+        f"`label` is the most probable labeling of whole bags, given {written.counts_are}: for "
+        "totals, which need not be exactly those of the file."
+        if written.counts_are
+        else "`label` has the shares of the label file, as far as these rows can have them: for "
+        "totals."
+        if relative
+        else "`label` has exactly the bags' counts: for totals."
+    )
+    console.print(
+        f"{totals} `most_probable` is each row's likeliest "
+        "class by itself: for single rows, where it is right more often if the model is right.",
+        soft_wrap=True,
+        highlight=False,
+    )
+
+
+def show_unused_labels(model: TableModel) -> None:
+    """That `fit` knew labels of rows which `label` was not told."""
+    with suppress(InputError):  # of a damaged fit.json
+        if model.facts.data.labelled_rows:
+            console.print(
+                "Note: the model was fitted with labels of rows. --row-labels COLUMN keeps them.",
+                highlight=False,
+            )
+
+
+def show_doubts(model: TableModel) -> None:
+    """What `fit` said of a model, where there was reason to doubt it."""
+    try:
+        facts = model.facts
+    except InputError:  # a damaged fit.json is no reason not to predict
+        return
+    if facts.is_doubtful():
+        console.print(f"Note: when it was fitted: {facts.verdict()}", highlight=False)
+
+
+def show_surprises(surprises: Surprises) -> None:
+    """What rows had that the training rows had not."""
+    for line in surprises.lines():
+        console.print(f"Note: {line}", soft_wrap=True, highlight=False)
+
+
+def show_scores(scores: Scores) -> None:
+    """Accuracy, classes and confusions."""
+    console.print(
+        f"{counted(scores.n, 'row', 'rows')}: accuracy {scores.accuracy:.2%}, "
+        f"log loss {max(scores.log_loss, 0.0):.4f}, "
+        f"AUC {_number(scores.macro_auc)} (mean of the classes), "
+        f"expected calibration error {scores.calibration_error:.4f}",
+        soft_wrap=True,
+    )
+    console.print(
+        f"For comparison: always the most frequent class, accuracy {scores.most_frequent:.2%}; "
+        f"every row the overall shares, log loss {scores.constant_log_loss:.4f}",
+        soft_wrap=True,
+    )
+    if scores.unlabelled:
+        said = counted(scores.unlabelled, "row has no label and is", "rows have no label and are")
+        console.print(f"{said} left out.")
+    table = Table(title="Classes")
+    table.add_column("class")
+    for name in ("rows", "precision", "recall", "F1", "AUC"):
+        table.add_column(name, justify="right")
+    numbers = (scores.support, scores.precision, scores.recall, scores.f1)
+    for name, auc, support, *shares in zip(scores.classes, scores.auc, *numbers, strict=True):
+        table.add_row(name, f"{support:,}", *(f"{share:.1%}" for share in shares), _number(auc))
+    console.print(table)
+    if len(scores.classes) > MOST_SHOWN:
+        _show_confusions(scores)
+        return
+    names = list(scores.classes)
+    width = max(map(len, names)) + sum(len(name) + 3 for name in names) + 4
+    if numbered := width > console.width:  # long names would be broken into many lines
+        names = [f"{place} {name}" for place, name in enumerate(names, 1)]
+    confusion = Table(title="Rows by true (down) and predicted class (across)")
+    confusion.add_column("")
+    for name in names:
+        confusion.add_column(name.split()[0] if numbered else name, justify="right")
+    for name, row in zip(names, scores.confusion.tolist(), strict=True):
+        confusion.add_row(name, *(f"{n:,}" for n in row))
+    console.print(confusion)
+
+
+def _number(value: float) -> str:
+    return "none" if np.isnan(value) else f"{value:.4f}"
+
+
+def _show_confusions(scores: Scores) -> None:
+    """The most frequent mistakes, where there are too many classes for a square table."""
+    mistakes = scores.confusion - np.diag(np.diag(scores.confusion))
+    table = Table(title="Most frequent confusions")
+    for name in ("true", "predicted", "rows"):
+        table.add_column(name, justify="right" if name == "rows" else "left")
+    for place in np.argsort(-mistakes, axis=None, kind="stable")[:MOST_SHOWN]:
+        true, predicted = np.unravel_index(place, mistakes.shape)
+        if n := mistakes[true, predicted]:
+            names = (scores.classes[c] for c in (true, predicted))
+            table.add_row(*names, f"{n:,}")
+    console.print(table)

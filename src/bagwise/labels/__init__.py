@@ -1,0 +1,1 @@
+"""What is known of the labels in bags, in the forms people have it."""

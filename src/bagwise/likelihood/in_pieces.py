@@ -1,0 +1,180 @@
+"""A linear model fitted to more rows than memory holds in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import logsumexp, softmax
+
+from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.likelihood._curvature import Scale, information_rows
+from bagwise.likelihood.linear_fit import MAX_EVALUATIONS, TOLERANCE, LinearFit, fit_to, occurring
+from bagwise.likelihood.objective import contrasts, evaluation, is_exact
+
+Read = Callable[[int, int], FloatArray]
+"""(n, d) features of the rows from one number to another, those of all bags in turn."""
+
+Keep = Callable[[int, Callable[[], tuple[FloatArray, FloatArray]]], tuple[FloatArray, FloatArray]]
+"""What a pass over all rows found, by the number of the pass, or what it found before."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The likelihood at some parameters.
+
+    Attributes:
+        theta: (d + 1, C - 1) the parameters.
+        log_likelihood: (B,) log P(S|X) of each bag.
+        gradient: (d + 1, C - 1) of their sum.
+    """
+
+    theta: FloatArray
+    log_likelihood: FloatArray
+    gradient: FloatArray
+
+
+class LikelihoodInPieces:
+    """As `BagLikelihood`, without bag effects, of rows that are read anew in each pass.
+
+    Args:
+        read: gives rows.
+        width: d, the number of features.
+        bags: sizes and counts.
+        most: rows that are read at a time; of a larger bag, some after the other.
+        keep: asked for what a pass finds, so that it can be kept.
+    """
+
+    def __init__(
+        self, read: Read, width: int, bags: Bags, most: int, keep: Keep | None = None
+    ) -> None:
+        self.bags = bags
+        self.basis = contrasts(bags.n_classes)
+        self.shape: tuple[int, ...] = (bags.n_instances, width + 1)
+        self.exact = is_exact(bags)
+        self.evaluations = 0
+        self._read, self._most, self._keep = read, most, keep
+
+    def evaluate(self, theta: FloatArray, tau: float = 0.0) -> Sums:
+        """The likelihood and its gradient, by a pass over all rows."""
+        assert tau == 0
+        number = self.evaluations
+        self.evaluations += 1
+        if self._keep is None:
+            return Sums(theta, *self._pass(theta))
+        return Sums(theta, *self._keep(number, lambda: self._pass(theta)))
+
+    def total(self, found: Sums) -> tuple[float, FloatArray]:
+        """The log-likelihood of all bags, and its gradient (d + 1, C - 1)."""
+        return float(found.log_likelihood.sum()), found.gradient
+
+    def scale(self, found: Sums, penalty: FloatArray, tau: float = 0.0) -> Scale:
+        """Coordinates in which the likelihood with this penalty (P,) is easy to maximise."""
+        assert tau == 0
+        n_rows = len(self.bags) * self.basis.shape[1]
+        return Scale(self._information(found.theta), n_rows, penalty)
+
+    def mean_level(self, coefficients: FloatArray) -> float:
+        """The mean over rows of log sum exp of the logits that (d + 1, C) coefficients give."""
+        total = 0.0
+        for begin in range(0, self.shape[0], self._most):
+            X = self._read(begin, min(begin + self._most, self.shape[0]))
+            total += float(logsumexp(_logits(X, coefficients), axis=1).sum())
+        return total / self.shape[0]
+
+    def _groups(self) -> Iterator[tuple[IntArray, int, int]]:
+        """Bags that are read together, and their first and last row."""
+        offsets = self.bags.offsets
+        for index in self.bags.batches(self._most):
+            yield index, int(offsets[index[0]]), int(offsets[index[-1] + 1])
+
+    def _pass(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        coefficients = theta @ self.basis.T
+        log_likelihood, gradient = np.empty(len(self.bags)), np.zeros(theta.shape)
+        for index, first, last in self._groups():
+            parts = list(pairwise([*range(first, last, self._most), last]))
+            z = np.empty((last - first, self.bags.n_classes))
+            X = np.empty((0, 0))
+            for begin, end in parts:
+                X = self._read(begin, end)
+                z[begin - first : end - first] = _logits(X, coefficients)
+            found = evaluation(z, self.bags.select(index))
+            log_likelihood[index] = found.log_likelihood
+            residuals = found.residuals @ self.basis
+            for begin, end in parts:
+                if len(parts) > 1:  # otherwise they are still there
+                    X = self._read(begin, end)
+                of_part = residuals[begin - first : end - first]
+                gradient[:-1] += X.T @ of_part
+                gradient[-1] += of_part.sum(axis=0)
+        return log_likelihood, gradient
+
+    def _information(self, theta: FloatArray) -> Iterator[FloatArray]:
+        """Of a bag that is larger than a piece, by its first rows, as if all were like these."""
+        coefficients = theta @ self.basis.T
+        for index, first, last in self._groups():
+            used = min(last - first, self._most)
+            X = self._read(first, first + used)
+            p = softmax(_logits(X, coefficients), axis=1)
+            offsets = np.minimum(self.bags.offsets[index[0] : index[-1] + 2] - first, used)
+            X1 = np.concatenate([X, np.ones((used, 1))], axis=1)
+            for _, rows in information_rows(X1, p, offsets, self.basis, 0.0):
+                yield rows * np.sqrt((last - first) / used)
+
+
+def fit_in_pieces(
+    read: Read,
+    width: int,
+    bags: Bags,
+    ridge: float = 1.0,
+    *,
+    most: int,
+    start: LinearFit | None = None,
+    keep: Keep | None = None,
+    tolerance: float = TOLERANCE,
+    max_evaluations: int = MAX_EVALUATIONS,
+) -> LinearFit:
+    """`fit_linear` for rows that are read piece by piece: the same optimum.
+
+    L-BFGS passes over all rows for each evaluation of the likelihood. In coordinates whose unit is
+    a standard error, and from a `start` that some of the bags gave, about ten passes are enough.
+
+    Args:
+        read: gives the features of rows from one number to another, sorted by bag, (n, d).
+        width: d, the number of features.
+        bags: sizes and counts of the bags.
+        ridge: as in `fit_linear`, and so are `tolerance` and `max_evaluations`.
+        most: rows that are read at a time.
+        start: an earlier fit to begin at.
+        keep: called with the number of each pass and what does it; returns what that returns. A fit
+            that is given what its passes found before goes the same way.
+
+    >>> X = np.array([[-1.], [1.], [-1.], [-1.], [1.], [1.]])
+    >>> bags = Bags([2, 2, 2], [[1, 1], [2, 0], [0, 2]])
+    >>> fit = fit_in_pieces(lambda begin, end: X[begin:end], 1, bags, most=3)
+    >>> fit.probabilities([[2.]]).argmax()
+    np.int64(1)
+    """
+    part, classes = occurring(bags)
+    return fit_to(
+        LikelihoodInPieces(read, width, part, most, keep),
+        classes,
+        bags,
+        ridge,
+        start=start,
+        tolerance=tolerance,
+        max_evaluations=max_evaluations,
+    )
+
+
+def bag_log_likelihoods_in_pieces(fit: LinearFit, read: Read, bags: Bags, most: int) -> FloatArray:
+    """`bag_log_likelihoods` of rows that are read piece by piece."""
+    theta = np.vstack([fit.weights, fit.intercept]) @ contrasts(bags.n_classes)
+    return LikelihoodInPieces(read, len(fit.weights), bags, most).evaluate(theta).log_likelihood
+
+
+def _logits(X: FloatArray, coefficients: FloatArray) -> FloatArray:
+    z: FloatArray = X @ coefficients[:-1] + coefficients[-1]
+    return z

@@ -1,0 +1,1 @@
+"""How well a model fits bags, without the label of any row."""

@@ -1,0 +1,1 @@
+"""What is known of the bags: label files, and columns with labels of rows."""

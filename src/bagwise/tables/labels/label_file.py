@@ -1,0 +1,361 @@
+"""The file with each bag's label counts or proportions, wide or long."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bagwise.bags import FloatArray
+from bagwise.errors import InputError
+from bagwise.labels.kinds import NumbersAre
+from bagwise.tables.labels.cells import (
+    HIGH,
+    LOW,
+    Cells,
+    bound_columns,
+    cells_of,
+    first_text,
+    mostly_numbers,
+    without_thousands,
+)
+from bagwise.tables.labels.label_columns import TOTALS, named_columns, total_name, without_total
+from bagwise.tables.labels.label_numbers import numbers_of_cells, readable, said
+from bagwise.tables.read.source import Paths, Source
+from bagwise.tables.read.values import category_texts
+from bagwise.wording import in_order
+
+JOINT = " / "  # between the parts of a bag's name, where it has several
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """What a label file says.
+
+    Attributes:
+        ids: the bags' names, sorted: folds of bags are drawn by their places, and the order of
+            lines in the file should not change a model.
+        classes: the class labels, sorted; those of a model in its own order, where it is given.
+        numbers: (B, C) as they stand there, counts or proportions; NaN where one is not known, and
+            for a second class that has no column: it has the rest of each bag. (B, C, 2) bounds
+            where they are ranges.
+        files: that were read.
+        numbers_are: what they are: as it was said, but "ranges" where cells are such, and with the
+            decimals that rounded ones have.
+    """
+
+    ids: list[str]
+    classes: list[str]
+    numbers: FloatArray
+    files: list[Path]
+    numbers_are: NumbersAre = "auto"
+
+    @property
+    def source(self) -> str:
+        """Where the numbers come from, for messages."""
+        return str(self.files[0])
+
+
+def bag_ids(batch: pa.RecordBatch | pa.Table, key: Sequence[str]) -> pa.Array:
+    """The name of each row's bag; null where a part of it is missing.
+
+    >>> rows = pa.RecordBatch.from_pydict({"state": ["TX"], "county": [7]})
+    >>> bag_ids(rows, ["state", "county"]).to_pylist()
+    ['TX / 7']
+    """
+    parts = [category_texts(batch.column(name)) for name in key]
+    if len(parts) == 1:
+        return parts[0]
+    for name, part in zip(key, parts, strict=True):
+        if any(JOINT in (text or "") for text in part.unique().to_pylist()):
+            raise InputError(
+                f"a value of {name!r} contains {JOINT!r}, which stands between the parts of a "
+                "bag's name; replace it."
+            )
+    return pc.binary_join_element_wise(*parts, JOINT)
+
+
+def read_labels(
+    paths: Paths,
+    key: Sequence[str],
+    classes: Iterable[str] | None = None,
+    known: Sequence[str] | None = None,
+    numbers_are: NumbersAre = "auto",
+) -> LabelTable:
+    """Read a label file.
+
+    Wide: the bag's columns and a column of numbers for each class; of ranges two, `yes_low` and
+    `yes_high`. Long: the bag's columns, one with a class and one with a number; classes are text
+    then, or most bags have several rows. Counts may have ranges such as "<5" among them.
+
+    Args:
+        paths: CSV, TSV or Parquet.
+        key: names of the bag's columns.
+        classes: the class columns to use of a wide file; all but the bag's if not given. Where it
+            has the column of one class alone, maybe with a total, a second one has the rest.
+        known: the classes of a model, which the result has then, exactly these and in this order.
+            Other columns of a wide file are left out; a long one may lack a class.
+        numbers_are: what the numbers are.
+    """
+    found = _sorted(_read(paths, key, classes, known, numbers_are))
+    gaps = np.isnan(found.numbers).reshape(len(found.ids), -1)
+    silent = np.flatnonzero(gaps.all(axis=1))
+    if not len(silent):
+        return found
+    told = np.flatnonzero(~gaps.all(axis=1))
+    ids, names = ([found.ids[b] for b in part.tolist()] for part in (told, silent))
+    if not ids:
+        raise InputError(f"{found.source} has no number at all; one for each class is expected.")
+    listed = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
+    warnings.warn(
+        f"{found.source} has no number for any class of bag {listed}: as if it did not have it.",
+        UserWarning,
+        stacklevel=3,
+    )
+    return replace(found, ids=ids, numbers=found.numbers[told])
+
+
+def _sorted(labels: LabelTable) -> LabelTable:
+    """The same with the bags in the order of their names."""
+    order = sorted(range(len(labels.ids)), key=lambda b: in_order(labels.ids[b]))
+    return replace(labels, ids=[labels.ids[b] for b in order], numbers=labels.numbers[order])
+
+
+def _read(
+    paths: Paths,
+    key: Sequence[str],
+    classes: Iterable[str] | None,
+    known: Sequence[str] | None,
+    numbers_are: NumbersAre,
+) -> LabelTable:
+    if not key:
+        raise InputError("no bag column is given; name the column that says which bag a row is in.")
+    source = Source(paths, typed=False)
+    name = str(source.files[0])
+    if known is not None and set(known) <= set(source.schema.names):
+        classes = known
+    source.require(key)
+    batches = (pa.Table.from_batches([batch]).cast(source.schema) for batch in source.batches())
+    table = pa.concat_tables([source.schema.empty_table(), *batches])
+    if not table.num_rows:
+        raise InputError(f"{name} has no rows; one for each bag is expected.")
+    ids = bag_ids(table, key)
+    if ids.null_count:
+        row = ids.is_null().index(True).as_py() + 1
+        raise InputError(f"{name} has no bag in row {row}; {', '.join(key)} must be there.")
+    chosen = None if classes is None else list(classes)
+    of_folders = source.partitions.names  # may name a bag, but no class
+    beside = [x for x in table.column_names if x not in key and x not in of_folders]
+    if chosen is None:
+        beside = named_columns(table, beside, name)
+    if chosen is not None and len(chosen) == 1 and known is None:
+        raise InputError(
+            f"--classes has one class, {chosen[0]!r}; two are expected at least. Name all of them, "
+            "or the one and OTHER: a class that has no column has the rest of each bag."
+        )
+    of_numbers = [column for column in chosen or beside if column in table.column_names]
+    table = without_thousands(table, of_numbers, ids, numbers_are, name)
+    if said(numbers_are, "ranges") and any(column.endswith((LOW, HIGH)) for column in beside):
+        return _of_bounds(ids, table, beside, chosen or known, source.files)
+    if (pair := _with_the_rest(chosen or known, beside)) is not None:
+        return _two_classes(pair, ids, table, source.files, known, numbers_are)
+    if chosen is not None:
+        source.require(chosen)
+    others = chosen or beside
+    if not others:
+        raise InputError(f"{name} has no class columns beside {', '.join(key)}.")
+    rows_of_bags = {entry["values"]: entry["counts"] for entry in ids.value_counts().to_pylist()}
+    repeated = [key for key, rows in rows_of_bags.items() if rows > 1]
+    values = {column: cells_of(table.column(column), column) for column in others}
+    texts = [column for column in others if values[column] is None]
+    if chosen is None and len(others) == 2:
+        # Classes may be numbers, or ranges of ages; but a wide file in which a bag or two occur
+        # twice, or a cell or two are text, is a mistake.
+        looks_long = any(not mostly_numbers(table.column(column)) for column in texts)
+        looks_long |= len(repeated) > 0.5 * len(rows_of_bags)
+        if others[1] in texts or (looks_long and not _has_number(values[others[1]])):
+            others.reverse()
+        if looks_long:
+            found = _long(ids, table, others, values[others[1]], source.files, numbers_are)
+            return found if known is None else _of_known(found, known, may_lack=True)
+    _refuse_repeated(ids, name)
+    if texts:
+        hint = "Mend it." if chosen else "Name the class columns with --classes, or mend it."
+        row, text = first_text(table.column(texts[0]))
+        raise InputError(
+            f"the column {texts[0]!r} of {name} holds text, {text!r} in row {row + 1}; numbers are "
+            f"expected in class columns, * or nothing where a count is not published. {hint}"
+        )
+    if len(others) - (len(others) == 2 and total_name(others[1])) == 1 and chosen is None:
+        with_total = f" (and {others[1]!r}, which may be a total)" if len(others) == 2 else ""
+        raise InputError(
+            f"{name} has numbers of {others[0]!r} alone{with_total}; two classes are expected. If "
+            f"they count the rows of a class, or are its share of a bag's rows, name it and that "
+            f"of all other rows: --classes {others[0]},OTHER. Of means nothing can be learnt."
+        )
+    cells = {column: there for column, there in values.items() if there is not None}
+    if chosen is None:
+        inexact = any(there.example or np.isnan(there.low).any() for there in cells.values())
+        numbers = np.stack([there.low for there in cells.values()], axis=1)
+        others = without_total(others, None if inexact else numbers, numbers_are, "column", name)
+    others = sorted(others)
+    numbers, are = numbers_of_cells({column: cells[column] for column in others}, name, numbers_are)
+    found = LabelTable(ids.to_pylist(), others, numbers, source.files, are)
+    return found if known is None else _of_known(found, known, may_lack=False)
+
+
+def _has_number(cells: Cells | None) -> bool:
+    return cells is not None and cells.has_number
+
+
+def _refuse_repeated(ids: pa.Array, name: str) -> None:
+    for entry in ids.value_counts().to_pylist():
+        if entry["counts"] > 1:
+            raise InputError(
+                f"{name} has more than one row for bag {entry['values']!r}; one is expected."
+            )
+
+
+def _with_the_rest(
+    classes: Sequence[str] | None, columns: list[str]
+) -> tuple[str, str, str | None] | None:
+    """(class with a column, class without one, column of the total or None), if it is like that."""
+    if classes is None or len(classes) != 2:
+        return None
+    own = [label for label in classes if label in columns]
+    beside = [column for column in columns if column not in own]
+    total = beside[0] if beside else None
+    if len(own) != 1 or len(beside) > 1 or (total and total.strip().lower() not in TOTALS):
+        return None
+    (other,) = (label for label in classes if label not in own)
+    return own[0], other, total
+
+
+def _two_classes(
+    pair: tuple[str, str, str | None],
+    ids: pa.Array,
+    table: pa.Table,
+    files: list[Path],
+    known: Sequence[str] | None,
+    numbers_are: NumbersAre,
+) -> LabelTable:
+    """One class's numbers as they stand, and the rest for the other one."""
+    one, _, total = pair
+    name = str(files[0])
+    _refuse_repeated(ids, name)
+    own, are = numbers_of_cells({one: readable(table, one, name)}, name, numbers_are)
+    rest = np.full_like(own, np.nan)
+    if total is not None and said(are, "auto", "counts", "proportions", "relative", "sample"):
+        totals, _ = numbers_of_cells({total: readable(table, total, name)}, name, "auto")
+        if ((own != np.rint(own)) & ~np.isnan(own) | (own > totals)).any():
+            raise InputError(
+                f"{name} has {one!r} and {total!r}, but {one!r} is no count up to {total!r} in "
+                "every row; give counts, or leave the total out."
+            )
+        rest = totals - own
+    classes = list(known) if known is not None else sorted(pair[:2])
+    both = [own if label == one else rest for label in classes]
+    return LabelTable(ids.to_pylist(), classes, np.concatenate(both, axis=1), files, are)
+
+
+def _of_bounds(
+    ids: pa.Array,
+    table: pa.Table,
+    columns: list[str],
+    classes: Sequence[str] | None,
+    files: list[Path],
+) -> LabelTable:
+    """Ranges from two columns for each class."""
+    name = str(files[0])
+    _refuse_repeated(ids, name)
+    found = bound_columns(columns, classes, name)
+    if classes is None:
+        found = {label: pair for label, pair in found.items() if not total_name(label)}
+        if len(found) < 2:
+            raise InputError(
+                f"{name} has bounds of {', '.join(map(repr, found))} alone; two classes are "
+                "expected. If all other rows are of a second class, name both with --classes."
+            )
+    names = sorted(found) if classes is None else list(classes)
+    numbers = np.full((len(ids), len(names), 2), np.nan)
+    for c, label in enumerate(names):
+        if label not in found:
+            continue  # it has the rest
+        low, high = (readable(table, column, name) for column in found[label])
+        for column, cells in zip(found[label], (low, high), strict=True):
+            if cells.example and column != label:
+                raise InputError(
+                    f"the column {column!r} of {name} has {cells.example!r}; a number is expected "
+                    "in a column of bounds, nothing where there is none."
+                )
+        numbers[:, c, 0], numbers[:, c, 1] = low.low, high.high
+        if (bad := low.low > high.high).any():
+            b = int(np.argmax(bad))
+            raise InputError(
+                f"{name} has {low.low[b]:g} in {found[label][0]!r} and {high.high[b]:g} in "
+                f"{found[label][1]!r} for bag {ids[b].as_py()!r}; the lower bound must not be "
+                "above the upper one."
+            )
+    return LabelTable(ids.to_pylist(), names, numbers, files, "ranges")
+
+
+def _long(
+    ids: pa.Array,
+    table: pa.Table,
+    columns: list[str],
+    cells: Cells | None,
+    files: list[Path],
+    numbers_are: NumbersAre,
+) -> LabelTable:
+    class_column, number_column = columns
+    name = str(files[0])
+    classes = category_texts(table.column(class_column))
+    if classes.null_count:
+        row = classes.is_null().index(True).as_py() + 1
+        raise InputError(f"{name} has no {class_column} in row {row}.")
+    if cells is None:
+        cells = readable(table, number_column, name)
+    values, are = numbers_of_cells({number_column: cells}, name, numbers_are)
+    found, labels = list(dict.fromkeys(ids.to_pylist())), sorted(set(classes.to_pylist()))
+    places = {key: b for b, key in enumerate(found)}
+    columns_of_classes = {label: c for c, label in enumerate(labels)}
+    numbers = np.zeros((len(found), len(labels), *values.shape[2:]))
+    there = np.zeros((len(found), len(labels)), dtype=np.bool_)
+    for key, label, value in zip(ids.to_pylist(), classes.to_pylist(), values[:, 0], strict=True):
+        place = places[key], columns_of_classes[label]
+        if there[place]:
+            raise InputError(f"{name} has class {label!r} of bag {key!r} twice; once is expected.")
+        numbers[place], there[place] = value, True
+    exact = None if numbers.ndim > 2 or np.isnan(numbers).any() else numbers
+    used = without_total(labels, exact, are, "class", name)
+    numbers = numbers[:, [columns_of_classes[label] for label in used]]
+    return LabelTable(found, used, numbers, files, are)
+
+
+def _of_known(labels: LabelTable, known: Sequence[str], may_lack: bool) -> LabelTable:
+    """The same numbers under exactly the known classes, 0 for one that is lacking; others may be
+    there if they are 0 in all bags.
+    """
+    there = (labels.numbers != 0).any(axis=tuple({0, labels.numbers.ndim - 1} - {1}))
+    if unknown := [
+        x for x, some in zip(labels.classes, there, strict=True) if some and x not in known
+    ]:
+        raise InputError(
+            f"{labels.source} has the class {unknown[0]!r}, which the model does not know; "
+            f"it knows {', '.join(known)}."
+        )
+    missing = [label for label in known if label not in labels.classes]
+    if missing and not may_lack:
+        raise InputError(
+            f"{labels.source} has no column for the class {missing[0]!r}; the model knows "
+            f"{', '.join(known)}."
+        )
+    numbers = np.zeros((len(labels.ids), len(known), *labels.numbers.shape[2:]))
+    used = [c for c, label in enumerate(labels.classes) if label in known]
+    numbers[:, [known.index(labels.classes[c]) for c in used]] = labels.numbers[:, used]
+    return replace(labels, classes=list(known), numbers=numbers)

@@ -1,0 +1,1 @@
+"""Rows and label counts together: which bag each row is in."""

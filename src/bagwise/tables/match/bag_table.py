@@ -1,0 +1,378 @@
+"""A table and a label file together: instances in bags, ready to learn from."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from bagwise.bags import IntArray
+from bagwise.errors import InputError
+from bagwise.labels.targets import BagTargets, NumbersAre, sorted_by_bag
+from bagwise.likelihood.linear_fit import occurring
+from bagwise.progress import RowProgress
+from bagwise.tables.encode.columns import Columns, Inputs, Surprises
+from bagwise.tables.encode.learn_columns import ColumnLearner, Ordered, ordered_of
+from bagwise.tables.labels.label_file import JOINT, LabelTable, bag_ids, read_labels
+from bagwise.tables.labels.label_numbers import said
+from bagwise.tables.labels.label_options import in_option_words, in_words
+from bagwise.tables.labels.one_class import completed
+from bagwise.tables.labels.row_label_column import RowLabels, with_row_labels
+from bagwise.tables.read.source import Paths, Source, columns_of
+from bagwise.wording import counted
+
+
+class BagTable(NamedTuple):
+    """What `LLPClassifier.fit` takes, and what the columns mean.
+
+    Attributes:
+        X: (N, width) encoded features, in the order of the file.
+        bags: (N,) the name of each row's bag.
+        proportions: name of a bag -> {class: count}; of counts that are not exact {class: number}
+            as the label file has it, for `fit(..., numbers_are=labels_are)`, and of ranges a pair
+            of these, lower and upper bounds, for `numbers_are="ranges"`.
+        columns: encodes further rows in the same way.
+    """
+
+    X: Inputs
+    bags: npt.NDArray[Any]
+    proportions: Any
+    columns: Columns
+
+
+@dataclass(frozen=True)
+class MatchedRows:
+    """What a first reading of a table says: which bag each row is in, and what the columns mean.
+
+    Attributes:
+        targets: the rows in the order of their bags, these in that of their names, and what is
+            known of them.
+        columns: how the features are encoded.
+        n_rows: of the table, those of no bag included.
+        left_out: names of the bags that only one of the two files has.
+        counts_are: how counts that are not exact are known, in words; empty where all are exact.
+        alone: how many of the bags, the last ones, are labelled rows of no bag.
+    """
+
+    targets: BagTargets
+    columns: Columns
+    n_rows: int
+    left_out: list[str]
+    counts_are: str = ""
+    alone: int = 0
+
+
+def read_bags(
+    data: Paths,
+    bag: str | Iterable[str],
+    labels: Paths,
+    *,
+    features: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] | None = None,
+    categorical: str | Iterable[str] | None = None,
+    ordered: str | Iterable[str] | Ordered | None = None,
+    classes: str | Iterable[str] | None = None,
+    labels_are: NumbersAre = "auto",
+    skip_unmatched: bool = False,
+) -> BagTable:
+    r"""Read a table of instances and the label counts or proportions of its bags.
+
+    Args:
+        data: CSV, TSV or Parquet with a row for each instance; a folder, a pattern or a list for
+            several. Folders such as year=2020 add a column.
+        bag: the column that says which bag a row is in; several where it takes several.
+        labels: a file with the bag's columns and a column of counts or proportions for each class;
+            or with the bag, a class and a number in each row.
+        features: the columns to learn from; all but the bag's if not given.
+        exclude: columns not to learn from.
+        categorical: columns of numbers that are categories.
+        ordered: columns of ordered categories: {"size": ["S", "M", "L"]}, or "size=S<M<L".
+        classes: class columns of the label file; all but the bag's if not given.
+        labels_are: "counts", "proportions", "relative" (counts of another total), or "auto"; or how
+            they are known where they are not exact, see `bagwise.labels.kinds.NumbersAre`:
+            `Laplace(4)`, "ranges", "rounded", "sample".
+        skip_unmatched: leave out bags that only one of the files has; otherwise they are an error.
+
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "voters.csv").write_text("precinct,age\nA,20\nA,60\nB,40\n")
+    >>> _ = (folder / "results.csv").write_text("precinct,no,yes\nA,1,1\nB,0,1\n")
+    >>> X, bags, proportions, columns = read_bags(
+    ...     folder / "voters.csv", "precinct", folder / "results.csv")
+    >>> X.shape, bags.tolist(), proportions["A"]
+    ((3, 1), ['A', 'A', 'B'], {'no': 1, 'yes': 1})
+    """
+    key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)
+    source = Source(data, as_text=[*key, *categories, *levels])
+    known = read_labels(labels, key, columns_of(classes) or None, numbers_are=labels_are)
+    found = match_rows(
+        source,
+        key,
+        known,
+        features=columns_of(features),
+        exclude=columns_of(exclude),
+        categorical=categories,
+        ordered=levels,
+        skip_unmatched=skip_unmatched,
+    )
+    targets, columns = found.targets, found.columns.without_logs()
+    order, names = targets.in_order_given()
+    X, _ = encode_rows(source, columns, order, found.n_rows)
+    ids, classes_ = targets.ids.tolist(), targets.classes.tolist()
+
+    def by_name(numbers: npt.NDArray[Any]) -> dict[str, dict[str, Any]]:
+        rows = (dict(zip(classes_, row, strict=True)) for row in numbers.tolist())
+        return dict(zip(ids, rows, strict=True))
+
+    plain = said(labels_are, "auto", "counts", "proportions", "relative")
+    if plain and targets.bags.is_sharp.all():
+        return BagTable(X, names, by_name(targets.bags.counts), columns)
+    places_ = {name: b for b, name in enumerate(known.ids)}
+    given = known.numbers[[places_[name] for name in ids]]
+    if said(known.numbers_are, "ranges"):
+        return BagTable(X, names, (by_name(given[..., 0]), by_name(given[..., 1])), columns)
+    return BagTable(X, names, by_name(given), columns)
+
+
+def match_rows(
+    source: Source,
+    key: list[str],
+    labels: LabelTable,
+    *,
+    columns: Columns | None = None,
+    features: Iterable[str] = (),
+    exclude: Iterable[str] = (),
+    categorical: Iterable[str] = (),
+    ordered: Ordered | None = None,
+    row_labels: str | None = None,
+    skip_unmatched: bool = False,
+    progress: bool = False,
+) -> MatchedRows:
+    """Read the rows once, to learn what the columns mean and which bag of the labels each is in.
+
+    With `columns`, these are used and nothing is learnt about the columns. With `row_labels`, that
+    column has labels of some rows; those without a bag become bags of one.
+    """
+    own = [] if row_labels is None else [row_labels]
+    source.require([*key, *own])
+    learner = None
+    if columns is None:
+        unused = [*key, *own, *exclude]
+        learner = ColumnLearner(
+            source.schema, features, unused, categorical, ordered, source.limits
+        )
+    else:
+        source.require(columns.names)
+    found = RowLabels(row_labels, labels.classes) if row_labels is not None else None
+    with RowProgress("reading", source.rows, progress) as bar:
+        codes, names = _bag_codes(source, key, learner, bar, found)
+    columns = columns or learner.finish()  # type: ignore[union-attr]  # one of them is there
+    known = None if found is None else found.finish()
+    alone = np.zeros(len(codes), dtype=np.bool_) if known is None else (codes < 0) & (known >= 0)
+    nameless = int(((codes < 0) & ~alone).sum())
+    index, left_out = match_names(nameless, names, labels, str(source.files[0]), skip_unmatched)
+    bag_of_row = np.where(codes >= 0, index[codes], -1)
+    with in_option_words():
+        targets = sorted_by_bag(
+            bag_of_row,
+            np.array(labels.ids, dtype=object),
+            np.array(labels.classes, dtype=np.str_),
+            completed(labels, np.bincount(bag_of_row[bag_of_row >= 0], minlength=len(labels.ids))),
+            labels.numbers_are,
+        )
+        if known is not None:
+            targets = with_row_labels(targets, known, np.flatnonzero(alone))
+    exact = targets.bags.is_sharp.all()
+    counts_are = "" if exact else in_words(labels.numbers_are, labels.numbers)
+    return MatchedRows(targets, columns, len(codes), left_out, counts_are, int(alone.sum()))
+
+
+def without_absent_classes(rows: MatchedRows, source: str) -> MatchedRows:
+    """The same without classes that no row has: nothing can be learnt about them."""
+    targets = rows.targets
+    bags, there = occurring(targets.bags)
+    if len(there) == len(targets.classes):
+        return rows
+    if len(there) == 1:
+        raise InputError(
+            f"every row is of the class {str(targets.classes[there[0]])!r} by {source}; there is "
+            "nothing to tell apart."
+        )
+    absent = ", ".join(repr(str(name)) for name in np.delete(targets.classes, there))
+    warnings.warn(
+        f"{source} has no row of the class {absent}; it is left out of the model.",
+        UserWarning,
+        stacklevel=3,
+    )
+    return replace(rows, targets=replace(targets, bags=bags, classes=targets.classes[there]))
+
+
+def match_some(
+    source: Source, key: list[str], labels: LabelTable, skip_unmatched: bool, progress: bool = False
+) -> tuple[IntArray, list[str]]:
+    """(N,) the bag of the label file that each row is in, -1 for none, and the bags of the rows
+    that it does not have; those that have no row here do not matter.
+    """
+    source.require(key)
+    with RowProgress("reading", source.rows, progress) as bar:
+        codes, names = _bag_codes(source, key, None, bar)
+    name = str(source.files[0])
+    nameless = int((codes < 0).sum())
+    index, left_out = match_names(nameless, names, labels, name, skip_unmatched, some=True)
+    return np.where(codes >= 0, index[codes], -1), left_out
+
+
+def encode_rows(
+    source: Source, columns: Columns, order: IntArray, n_rows: int, progress: bool = False
+) -> tuple[Inputs, Surprises]:
+    """Read the rows once more, and put those of `order`, encoded, into this order.
+
+    Returns:
+        (len(order), width), and what the rows have that the columns did not expect.
+    """
+    place = places(order, n_rows)
+    inputs = np.empty((len(order), len(columns.encoded_names)), dtype=np.float32)
+    surprises = Surprises()
+    row = 0
+    with RowProgress("encoding", n_rows, progress) as bar:
+        for batch in source.batches(columns.names):
+            own = place[row : row + batch.num_rows]
+            there = own >= 0
+            inputs[own[there]] = columns.encode(batch, row, surprises)[there]
+            row += batch.num_rows
+            bar.advance(batch.num_rows)
+    return inputs, surprises
+
+
+def places(order: IntArray, n_rows: int) -> IntArray:
+    """(n_rows,) where in `order` each row of a table is, -1 where it is not.
+
+    >>> places(np.array([2, 0]), 4)
+    array([ 1, -1,  0, -1])
+    """
+    found = np.full(n_rows, -1, dtype=np.int64)
+    found[order] = np.arange(len(order))
+    return found
+
+
+def _bag_codes(
+    source: Source,
+    key: list[str],
+    learner: ColumnLearner | None,
+    bar: RowProgress,
+    row_labels: RowLabels | None = None,
+) -> tuple[IntArray, list[str]]:
+    """(N,) a number for each row's bag, -1 where it has none, and the names of these numbers."""
+    numbers: dict[str, int] = {}
+    parts = list(bag_codes(source, key, learner, bar, numbers, row_labels))
+    return np.concatenate(parts), list(numbers)
+
+
+def bag_codes(
+    source: Source,
+    key: list[str],
+    learner: ColumnLearner | None,
+    bar: RowProgress,
+    numbers: dict[str, int],
+    row_labels: RowLabels | None = None,
+) -> Iterator[npt.NDArray[np.int32]]:
+    """A number for each row's bag, -1 where it has none, batch by batch.
+
+    Args:
+        source: of the rows.
+        key: the bag's columns.
+        learner: to which the batches are shown.
+        bar: to which their rows are told.
+        numbers: name of a bag -> its number; new ones are added.
+        row_labels: to which the batches are shown.
+    """
+    any_row = False
+    wanted = [*key, *(learner.names if learner else [])]
+    wanted += [] if row_labels is None else [row_labels.column]
+    for batch in source.batches(list(dict.fromkeys(wanted))):
+        encoded = bag_ids(batch, key).dictionary_encode()
+        own = [numbers.setdefault(name, len(numbers)) for name in encoded.dictionary.to_pylist()]
+        local = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        codes = np.where(local >= 0, np.array([*own, -1])[local], -1).astype(np.int32)
+        if learner is not None:
+            learner.update(batch)
+        if row_labels is not None:
+            row_labels.update(batch)
+        bar.advance(batch.num_rows)
+        yield codes
+        any_row = True
+    if not any_row:
+        raise InputError(f"{source.files[0]} has no rows.")
+
+
+def match_names(
+    nameless: int,
+    names: list[str],
+    labels: LabelTable,
+    data_name: str,
+    skip: bool,
+    some: bool = False,
+) -> tuple[IntArray, list[str]]:
+    """The label file's row of each of the table's bags, -1 for none; and what does not match.
+
+    `nameless` rows of the table are in no bag, where they should be. With `some`, the table may
+    have rows of some of the bags only.
+    """
+    rows = {name: b for b, name in enumerate(labels.ids)}
+    if not rows.keys() >= set(names) and _all_differ(names) and _all_differ(labels.ids):
+        names_there = {plain_name(name): name for name in names}
+        rows = {names_there.get(plain_name(name), name): b for name, b in rows.items()}
+    index = np.array([rows.get(name, -1) for name in names], dtype=np.int64)
+    without_labels = [name for name, b in zip(names, index, strict=True) if b < 0]
+    known = set(index.tolist())
+    without_rows = [name for b, name in enumerate(labels.ids) if b not in known and not some]
+    if not (index >= 0).any():
+        raise InputError(
+            f"no bag is in both files: {data_name} has {_listed(names)}; "
+            f"{labels.source} has {_listed(labels.ids)}."
+        )
+    problems = []
+    if without_labels:
+        problems.append(f"{labels.source} does not have {_listed(without_labels)}")
+    if without_rows:
+        problems.append(f"{data_name} has no rows of {_listed(without_rows)}")
+    if nameless:
+        problems.append(f"in {counted(nameless, 'row', 'rows')} of {data_name} no bag is named")
+    if problems and not skip:
+        raise InputError(
+            f"the bags of the two files do not match: {'; '.join(problems)}. "
+            "Mend the files, or leave these out with --skip-unmatched (skip_unmatched=True)."
+        )
+    if nameless:
+        warnings.warn(
+            f"{counted(nameless, 'row', 'rows')} of {data_name} "
+            f"{'has no bag and is' if nameless == 1 else 'have no bag and are'} left out.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return index, without_labels + without_rows
+
+
+def _all_differ(names: list[str]) -> bool:
+    """Whether no two names are the same number, as 9 and 9.0 are."""
+    return len({plain_name(name) for name in names}) == len(names)
+
+
+def plain_name(name: str) -> str:
+    """A bag's name as it is where a whole number has not become a decimal one: 9.0 is 9.
+
+    >>> plain_name("9.0"), plain_name("TX / 7.0"), plain_name("v1.0")
+    ('9', 'TX / 7', 'v1.0')
+    """
+    parts = (re.sub(r"^(-?\d+)\.0+$", r"\1", part) for part in name.split(JOINT))
+    return JOINT.join(parts)
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(repr(name) for name in names[:most]) + more

@@ -1,0 +1,1 @@
+"""A fitted model of a table, what its fit found, and its folder."""

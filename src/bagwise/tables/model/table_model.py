@@ -1,0 +1,192 @@
+"""A model fitted to a table, and its folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import nn
+
+from bagwise.bags import IntArray
+from bagwise.errors import DamagedError, InputError
+from bagwise.estimator import LLPClassifier
+from bagwise.likelihood import Covariance, EffectsOfFit
+from bagwise.storage import model_folder as archive
+from bagwise.storage.files import write_atomically
+from bagwise.storage.journal import Tensors
+from bagwise.storage.manifest import is_as_written
+from bagwise.tables.encode.columns import FORMAT as COLUMNS_FORMAT
+from bagwise.tables.encode.columns import OLDEST, Columns, Inputs
+from bagwise.tables.model.fit_facts import FitFacts
+from bagwise.tables.model.fit_file import FORMAT as FIT_FORMAT
+from bagwise.tables.model.fit_file import from_json, to_json
+from bagwise.tables.model.known_bags import KnownBags
+from bagwise.tables.model.stored_covariance import covariance_of, effects_in, read_intervals
+from bagwise.training.evaluation import predict_logits
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """A classifier, what the columns of its table mean, and how it was fitted.
+
+    Attributes:
+        classifier: of encoded rows.
+        columns: how rows are encoded.
+        fit: what `fit` found; of a model from a folder the content of fit.json, as it stands there.
+        of_intervals: how sure the coefficients of a linear model are; empty where it is not known.
+        known_bags: the own effects of the bags it was fitted to; None for a model without.
+        held_out: CSV with the true and predicted counts of every bag that was held out; empty of a
+            model that does not have it.
+        fit_is_intact: whether fit.json is as it was written.
+    """
+
+    classifier: LLPClassifier
+    columns: Columns
+    fit: FitFacts | dict[str, object]
+    of_intervals: Tensors = field(default_factory=dict)
+    known_bags: KnownBags | None = None
+    held_out: bytes = b""
+    fit_is_intact: bool = True
+
+    @property
+    def facts(self) -> FitFacts:
+        """What `fit` found; a ValueError where fit.json does not say it.
+
+        It is looked at only here: a model predicts without it.
+        """
+        if isinstance(self.fit, FitFacts):
+            return self.fit
+        facts = from_json(self.fit)
+        if not self.fit_is_intact:
+            raise InputError(
+                f"{archive.FIT} is not as it was when the model was saved; restore it from a copy, "
+                "or fit again."
+            )
+        return facts
+
+    @property
+    def intervals(self) -> Covariance | None:
+        """The covariance of a linear model's coefficients, where it is known."""
+        tau = self.known_bags.effects.tau if self.known_bags else 0.0
+        return covariance_of(self.of_intervals, tau) if self.of_intervals else None
+
+    @property
+    def interval_effects(self) -> EffectsOfFit | None:
+        """The effects of the known bags by the fit of `intervals`, where they are known."""
+        if self.known_bags is None:
+            return None
+        n_bags, tau = len(self.known_bags.names), self.known_bags.effects.tau
+        return effects_in(self.of_intervals, tau, n_bags)
+
+    @property
+    def classes(self) -> list[str]:
+        """The class labels."""
+        return [str(label) for label in self.classifier.classes_]
+
+    def named(self, classes: IntArray) -> pa.Array:
+        """(N,) class labels of the numbers of classes."""
+        return pa.array(self.classes, pa.string()).take(pa.array(classes))
+
+    def log_probs(self, inputs: Inputs) -> torch.Tensor:
+        """(N, C) log-probabilities of encoded rows; with bag effects, for an effect of zero."""
+        # PyTorch warns of arrays that may not be written, for instance memory-mapped ones.
+        own = np.require(inputs, np.float32, ["C", "W"])
+        return log_probs_by(self.classifier.model_, torch.from_numpy(own))
+
+    def predict(self, inputs: Inputs, bags: pa.Array | None = None) -> torch.Tensor:
+        """(N, C) log-probabilities of encoded rows, in double precision.
+
+        Args:
+            inputs: (N, width) encoded rows.
+            bags: (N,) the name of each row's bag, which a model with bag effects makes use of;
+                without names, and for a bag that it does not know, it takes the mean over bags.
+        """
+        log_probs = self.log_probs(inputs).double()
+        if self.known_bags is None:
+            return log_probs
+        names = pa.nulls(len(inputs), pa.string()) if bags is None else bags
+        p = self.known_bags.probabilities(log_probs.numpy(), self.known_bags.places(names))
+        return torch.from_numpy(p).log()
+
+    def bag_columns(self, there: Sequence[str], given: Sequence[str] = ()) -> list[str]:
+        """The columns that name the bags of rows, for a model that makes use of them; else none.
+
+        Args:
+            there: columns of the table. The bags' own names are used if they are all among them.
+            given: other names for them.
+        """
+        if self.known_bags is None:
+            if given:
+                raise InputError(
+                    "this model has no bag effects, so that the bag of a row says nothing; give "
+                    "the bags' counts or shares with --labels, or fit with --bag-effects."
+                )
+            return []
+        own = list(self.known_bags.columns)
+        if given and len(given) != len(own):
+            raise InputError(
+                f"the bags of this model are named by {', '.join(own)}; --bag is "
+                f"{', '.join(given)}. Give as many columns."
+            )
+        return list(given) or (own if set(own) <= set(there) else [])
+
+    def save(self, path: Path) -> None:
+        """Write the model folder, in one step; where a symbolic link leads, if `path` is one."""
+        fit = to_json(self.fit) if isinstance(self.fit, FitFacts) else self.fit
+        content = {archive.COLUMNS: self.columns.to_json(), archive.FIT: fit}
+        tensors = {archive.INTERVALS: self.of_intervals} if self.of_intervals else None
+        writers: dict[str, Callable[[Path], None]] = {}
+        if self.known_bags is not None:
+            writers[archive.EFFECTS] = self.known_bags.save
+        if self.held_out:
+            writers[archive.HELD_OUT] = partial(write_atomically, content=self.held_out)
+        archive.save(self.classifier, Path(os.path.realpath(path)), content, tensors, writers)
+
+    @classmethod
+    def load(cls, path: Path) -> TableModel:
+        """Read a model folder; what is missing, damaged or too new is a ValueError."""
+        archive.recover(path)
+        if not path.is_dir():
+            raise InputError(f"there is no folder {path}; give the --out folder of bagwise fit.")
+        of_columns = _read(path / archive.COLUMNS, COLUMNS_FORMAT, OLDEST)
+        fit = _read(path / archive.FIT, FIT_FORMAT)
+        classifier = archive.load(LLPClassifier, path)
+        try:
+            columns = Columns.from_json(of_columns)
+        except InputError as error:
+            raise DamagedError(f"{path / archive.COLUMNS} is damaged: {error}.") from error
+        width = len(columns.encoded_names)
+        if classifier.shape_in_ != (width,):
+            raise InputError(
+                f"{path / archive.COLUMNS} makes {width} features, but the model in "
+                f"{archive.CONFIG} has {classifier.shape_in_}; the folder is damaged."
+            )
+        found = read_intervals(path / archive.INTERVALS, width, len(classifier.classes_))
+        known = KnownBags.load(path / archive.EFFECTS, len(classifier.classes_))
+        table = path / archive.HELD_OUT  # for people; nothing is read from it
+        held_out = table.read_bytes() if table.is_file() else b""
+        # What the fit says about itself is not needed to predict, and is checked where it is used.
+        archive.check_files(path, apart=[archive.FIT])
+        intact = is_as_written(path, archive.FIT)
+        return cls(classifier, columns, fit, found, known, held_out, intact)
+
+
+def _read(path: Path, version: int, oldest: int | None = None) -> dict[str, Any]:
+    if not path.is_file():
+        raise InputError(
+            f"{path.parent} has no {path.name}; it is incomplete, or not from bagwise fit (that of "
+            "bagwise train has no columns of a table)."
+        )
+    return archive.read_json(path, version, oldest)
+
+
+def log_probs_by(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    """(N, C) log-probabilities of encoded rows."""
+    return predict_logits(model, inputs).log_softmax(-1)

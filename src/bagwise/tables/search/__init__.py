@@ -1,0 +1,1 @@
+"""Candidates, and which one is taken."""

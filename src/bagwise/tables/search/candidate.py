@@ -1,0 +1,76 @@
+"""What is known of a candidate, and which one is taken."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from bagwise.bags import Bags, FloatArray
+from bagwise.errors import InputError
+from bagwise.likelihood.ridge import mean_per_instance
+from bagwise.storage.journal import Tensors
+from bagwise.training.best import score
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate, and how it did on held-out bags.
+
+    Attributes:
+        model: its name.
+        setting: what else was chosen, in words.
+        bag_loss: -log P(S|X) per instance of the held-out bags.
+        of_bags: (B,) log P(S|X) of each bag that was held out; NaN of the others.
+        log_probs: (N, C) of the rows of these, by models that did not see their bags; None if it
+            was left before that was known.
+        lr: learning rate, where there is one.
+        epochs: after which the held-out bags were most probable, likewise.
+        curve: loss of the held-out bags by epoch, likewise.
+        ridge: strength of the penalty, where that was chosen.
+        weights: the final model, where it is known already.
+        tau: (B,) standard deviation of the bags' own effects under the models that did not see
+            them, where there are such; `log_probs` are for an effect of zero then.
+    """
+
+    model: str
+    setting: str
+    bag_loss: float
+    of_bags: FloatArray
+    log_probs: torch.Tensor | None = None
+    lr: float | None = None
+    epochs: int | None = None
+    curve: tuple[float, ...] = ()
+    ridge: float | None = None
+    weights: Tensors | None = None
+    tau: FloatArray | None = None
+
+
+def choose(trials: list[Trial], bags: Bags) -> list[Trial]:
+    """The trials, the one to take first.
+
+    That is the one under which the held-out bags are most probable. But a perceptron has to be
+    better than the linear model by more than the standard error of their difference over bags: few
+    bags say little, and the simpler model is then the safer one.
+    """
+    whole = sorted((trial for trial in trials if trial.log_probs is not None), key=by_loss)
+    if not whole or not math.isfinite(whole[0].bag_loss):
+        raise InputError(
+            "training diverged with every learning rate tried; look for extreme values among the "
+            "features, or give a smaller --lr."
+        )
+    best = whole[0]
+    linear = next((trial for trial in whole if trial.model == "linear"), best)
+    gains = best.of_bags - linear.of_bags
+    known = np.flatnonzero(np.isfinite(gains))
+    if linear is not best and len(known) > 1:
+        mean, error = mean_per_instance(gains[known], bags.select(known))
+        best = linear if mean <= error else best
+    return [best, *(trial for trial in sorted(trials, key=by_loss) if trial is not best)]
+
+
+def by_loss(trial: Trial) -> float:
+    """To sort trials by, the best first."""
+    return -score(trial.bag_loss, "bag_loss")

@@ -1,0 +1,367 @@
+"""Trying learning rates and numbers of epochs by the likelihood of held-out bags."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.ndimage import uniform_filter1d
+from torch import nn
+
+from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.data import BagData
+from bagwise.data.inputs import full, take
+from bagwise.errors import InputError
+from bagwise.estimator import LLPClassifier
+from bagwise.likelihood.nonlinearity import bags_to_judge_by, bend_scores, may_bend
+from bagwise.likelihood.ridge import mean_per_instance
+from bagwise.likelihood.splits import Split, up_to
+from bagwise.progress import WorkProgress
+from bagwise.storage.journal import Tensors, Workspace
+from bagwise.tables.assess.baseline import baseline_log_likelihoods, overall_shares
+from bagwise.tables.model.stored_covariance import fit_of
+from bagwise.tables.model.table_model import log_probs_by
+from bagwise.tables.search.candidate import Trial, by_loss
+from bagwise.training import Callback, DivergedError
+from bagwise.training.best import best_index
+from bagwise.training.evaluation import log_likelihoods
+from bagwise.training.ray_cluster import do_all
+
+RATES = {"linear": (1e-3, 3e-3, 1e-2, 3e-2), "mlp": (3e-4, 1e-3, 3e-3)}
+PILOT = 100_000  # instances that rates are tried on
+PILOT_EPOCHS = 8
+FEWEST_BAGS = 10  # of which it can be told whether another than a linear model is better
+VISITS = 2e6  # instances that training looks at, in all epochs together
+RUNG = 30_000  # instances, and
+RUNG_VISITS = 60_000  # looks at them, after which hopeless rates and models are left
+RUNG_EPOCHS = 16  # but no more epochs than that
+
+
+def most_epochs(n_instances: int) -> int:
+    """Epochs to try at most: many for small tables, few for large ones."""
+    return int(np.clip(math.ceil(VISITS / n_instances), 3, 80))
+
+
+def patience(epochs: int) -> int:
+    """Epochs without improvement after which training stops."""
+    return min(max(2, epochs // 3), 15)
+
+
+class Search:
+    """Trains candidates on the splits, as far as they are worth it.
+
+    Args:
+        base: a classifier with all the other settings.
+        data: the bags.
+        classes: class labels.
+        splits: bags to train on and to hold out.
+        work: keeps what each training on a split found.
+        epochs: the number of epochs, where it is given and not to be chosen.
+        progress: show a bar, on a terminal.
+        on_ray: train on several splits at a time; Ray has to be there, see `ray_cluster.cluster`.
+    """
+
+    def __init__(
+        self,
+        base: LLPClassifier,
+        data: BagData,
+        classes: npt.NDArray[Any],
+        splits: Sequence[Split],
+        work: Workspace,
+        epochs: int | None = None,
+        progress: bool = False,
+        on_ray: bool = False,
+    ) -> None:
+        self.base, self.data, self.classes, self.work = base, data, classes, work
+        self.epochs, self.progress, self.on_ray = epochs, progress, on_ray
+        self._ahead: dict[str, Tensors] = {}  # what Ray has found, and nobody asked for yet
+        self.most = most_epochs(len(data)) if epochs is None else epochs
+        self.splits = list(splits)
+        if len(splits) == 1:
+            self.most = min(self.most, PILOT_EPOCHS) if epochs is None else epochs
+            self.splits = [smaller(data.bags, splits[0], PILOT)]
+
+    def trials(self, model: str, rates: Sequence[float], rival: Trial | None) -> list[Trial]:
+        """Try the learning rates of a model.
+
+        Where there are several, all are trained for a while on a part of the bags, and the best of
+        them on all splits. A model that stays behind a rival is left.
+
+        Args:
+            model: its name.
+            rates: to try.
+            rival: what is known of another model.
+        """
+        left: list[Trial] = []
+        several = len(rates) > 1 and self.epochs is None
+        long = self.most * len(self.splits) * (1 if several else len(rates))
+        with WorkProgress(f"trying {model}", "epochs", long, self.progress) as bar:
+            if several:
+                short = int(np.clip(RUNG_VISITS // len(self.data), 2, RUNG_EPOCHS))
+                bar.plan(len(rates) * short)
+                tried = self._rung(model, rates, 0, short, bar)
+                best = [trial.lr for trial in tried[:1] if trial.lr is not None]
+                if self._is_behind(tried[0], 0, rival):
+                    parts = range(1, min(2, len(self.splits)))
+                    bar.plan(len(parts) * short)
+                    again = [self._rung(model, best, part, short, bar)[0] for part in parts]
+                    if all(map(partial(self._is_behind, rival=rival), again, parts)):
+                        return tried
+                rates, left = best, tried[1:]
+            parts_of_all = [(split, str(part)) for part, split in enumerate(self.splits)]
+            self._go_ahead(model, rates, self.most, parts_of_all, bar)
+            full = [self._on_all_splits(model, lr, rival, bar) for lr in rates]
+        return sorted(full, key=by_loss) + left
+
+    def _rung(
+        self, model: str, rates: Sequence[float], part: int, epochs: int, bar: WorkProgress
+    ) -> list[Trial]:
+        """Every rate on a part of the bags, for a few epochs, the best first."""
+        found = []
+        split = smaller(self.data.bags, self.splits[part], RUNG)
+        self._go_ahead(model, rates, epochs, [(split, f"first-{part}")], bar)
+        for lr in rates:
+            bar.begin(f"rate {lr:g}")
+            fold = self._fold(model, lr, epochs, split, f"first-{part}", bar, epochs)
+            curve = _smooth(fold["curve"].numpy())
+            best = best_index(curve.tolist(), "bag_loss")
+            setting = f"learning rate {lr:g}, left after {epochs} epochs on a part of the bags"
+            of_bags = self._of_bags(fold["log_probs"][best], split[1])
+            found.append(Trial(model, setting, float(curve[best]), of_bags, lr=lr, epochs=epochs))
+        return sorted(found, key=by_loss)
+
+    @cached_property
+    def _baseline(self) -> FloatArray:
+        """(B,) log P(S) of bags whose rows all have the overall shares."""
+        bags = self.data.bags
+        return baseline_log_likelihoods(bags, overall_shares(bags))
+
+    def _is_behind(self, trial: Trial, part: int, rival: Trial | None) -> bool:
+        """Whether a model is hopeless: a rival that has learnt something is ahead on these bags."""
+        if rival is None:
+            return False
+        split = smaller(self.data.bags, self.splits[part], RUNG)
+        bags = self.data.bags.select(split[1])
+        gains = rival.of_bags - self._baseline
+        known = np.flatnonzero(~np.isnan(gains))
+        mean, error = mean_per_instance(gains[known], self.data.bags.select(known))
+        if mean < 2 * error:
+            return False
+        nothing = -(rival.of_bags - gains)[split[1]].sum() / bags.n_instances
+        ahead = -rival.of_bags[split[1]].sum() / bags.n_instances
+        if len(self.splits) > 1:
+            return bool(trial.bag_loss > ahead)
+        # A long training is behind one that has ended, and may still overtake it, if there is
+        # something that a linear model cannot know.
+        if nothing - trial.bag_loss < 0.8 * (nothing - ahead):
+            return True
+        lost = (rival.of_bags - trial.of_bags)[split[1]]
+        mean, error = mean_per_instance(lost, bags)
+        return mean > error and not self._may_bend(rival)
+
+    def _may_bend(self, rival: Trial) -> bool:
+        """Whether another model may be better than a linear one; True where that is not known."""
+        if rival.weights is None:
+            return True
+        W, b = (rival.weights[name].numpy() for name in ("weight", "bias"))
+        if not len(judges := bags_to_judge_by(self.data.bags)):  # the first one is too large
+            return True
+        few = self.data.select(judges)
+        X = take(few.inputs, torch.arange(len(few))).double().numpy()
+        return may_bend(bend_scores(X, few.bags, fit_of(W.T, b)))
+
+    def _on_all_splits(
+        self, model: str, lr: float, rival: Trial | None, bar: WorkProgress
+    ) -> Trial:
+        """Train for long on every split; after two of them, only if that is not hopeless."""
+        bags, planned = self.data.bags, self.most
+        folds: list[Tensors] = []
+        for number, split in enumerate(self.splits, start=1):
+            bar.begin(f"rate {lr:g}, part {number} of {len(self.splits)}")
+            name = str(number - 1)
+            folds.append(self._fold(model, lr, self.most, split, name, bar, planned))
+            if number == 1:  # the others will end about where the first one did
+                ended = len(folds[0]["curve"])
+                bar.plan((ended - planned) * (len(self.splits) - 1))
+                planned = ended
+            held_out = np.concatenate([split[1] for split in self.splits[:number]])
+            best, curve = self._best_epoch(folds)
+            loss = float(curve[best])
+            if 2 <= number < len(self.splits) and rival is not None:
+                ahead = -rival.of_bags[held_out].sum() / bags.sizes[held_out].sum()
+                if loss > ahead:
+                    break
+        setting = f"learning rate {lr:g}, {best + 1} epochs"
+        of_bags = np.full(len(bags), np.nan)
+        log_probs = full(self.data.inputs, (len(self.data), bags.n_classes), math.nan)
+        for fold, (_, part) in zip(folds, self.splits, strict=False):
+            found = fold["log_probs"][best]
+            log_probs[torch.from_numpy(bags.rows(part))] = found
+            of_bags[part] = self._of_bags(found, part)[part]
+        if len(folds) < len(self.splits):
+            setting += f", left after {len(folds)} of {len(self.splits)} parts"
+            return Trial(model, setting, loss, of_bags, lr=lr, epochs=best + 1)
+        return Trial(model, setting, loss, of_bags, log_probs, lr, best + 1, tuple(curve.tolist()))
+
+    def _of_bags(self, log_probs: torch.Tensor, part: IntArray) -> FloatArray:
+        """(B,) log P(S|X) of some bags by log-probabilities of their rows; NaN of the others, and
+        where training diverged.
+        """
+        of_bags = np.full(len(self.data.bags), np.nan)
+        if log_probs.isfinite().all():
+            of_bags[part] = log_likelihoods(log_probs, self.data.bags.select(part)).numpy()
+        return of_bags
+
+    def _best_epoch(self, folds: list[Tensors]) -> tuple[int, FloatArray]:
+        """The epoch with the least loss of all held-out bags, and that loss by epoch."""
+        shortest = min(len(fold["curve"]) for fold in folds)
+        sizes = [fold["log_probs"].shape[1] for fold in folds]
+        curves = [fold["curve"][:shortest].numpy() for fold in folds]
+        mean: FloatArray = np.average(curves, axis=0, weights=sizes)
+        if self.epochs is not None:
+            return min(self.epochs, shortest) - 1, mean
+        return best_index(_smooth(mean).tolist(), "bag_loss"), mean
+
+    def _fold(
+        self,
+        model: str,
+        lr: float,
+        epochs: int,
+        split: Split,
+        part: str,
+        bar: WorkProgress,
+        planned: int,
+    ) -> Tensors:
+        name = _name(model, lr, part)
+        if (ready := self._ahead.pop(name, None)) is not None:
+            bar.plan(len(ready["curve"]) - planned)
+            return ready
+        counting = _Counting(bar)
+        tried = self._tried(model, lr, epochs)
+        train = partial(_train_fold, tried, self.data, split, self.classes, counting)
+        found = self.work.once(name, train)
+        bar.plan(counting.epochs - planned)  # it may have ended early, or be known already
+        return found
+
+    def _tried(self, model: str, lr: float, epochs: int) -> LLPClassifier:
+        # On large tables an epoch of the trial is many steps, and held-out bags are many.
+        waits = patience(epochs) if len(self.splits) > 1 else 1
+        return variant(self.base, model, lr, epochs, waits if self.epochs is None else None)
+
+    def _go_ahead(
+        self,
+        model: str,
+        rates: Sequence[float],
+        epochs: int,
+        parts: Sequence[tuple[Split, str]],
+        bar: WorkProgress,
+    ) -> None:
+        """With Ray: train at the same time what `_fold` will be asked for in turn, or may be."""
+        if not self.on_ray:
+            return
+        tasks = {
+            _name(model, lr, part): (self._tried(model, lr, epochs), split)
+            for lr in rates
+            for split, part in parts
+            if not self.work.has(_name(model, lr, part))
+        }
+        bar.begin(f"{len(tasks)} trainings on Ray" if tasks else "")
+        for name, found, error in do_all(_train_fold_on_ray, tasks, self.data, self.classes):
+            if error is not None:
+                raise InputError(
+                    f"a training on Ray failed ({error}). What is done is kept; the same command "
+                    "goes on from there, also without Ray."
+                )
+            self._ahead[name] = self.work.once(name, partial(dict, found))
+            bar.advance(len(found["curve"]))
+
+
+def _name(model: str, lr: float, part: str) -> str:
+    """Of what a training on a part found, in the workspace."""
+    return f"fold-{model}-{lr!r}-{part}"
+
+
+class _Counting(Callback):
+    """Shows that an epoch is done."""
+
+    def __init__(self, bar: WorkProgress) -> None:
+        self.bar, self.epochs = bar, 0
+
+    def on_epoch_end(self, row: Any, model: nn.Module) -> None:
+        self.epochs += 1
+        self.bar.advance()
+
+
+class _Keeping(Callback):
+    """Keeps what the model says of held-out bags after each epoch."""
+
+    def __init__(self, inputs: torch.Tensor) -> None:
+        self.inputs = inputs
+        self.log_probs: list[torch.Tensor] = []
+
+    def on_epoch_end(self, row: Any, model: nn.Module) -> None:
+        self.log_probs.append(log_probs_by(model, self.inputs))
+
+
+def _train_fold(
+    tried: LLPClassifier,
+    data: BagData,
+    split: Split,
+    classes: npt.NDArray[Any],
+    counting: Callback,
+) -> Tensors:
+    """`curve` (E,), -log P(S|X) per instance of the held-out bags by epoch, infinite where training
+    diverged, and `log_probs` (E, n, C) of their rows.
+    """
+    kept, held_out = (data.select(index) for index in split)
+    keeping = _Keeping(held_out.inputs)
+    try:
+        tried.fit_bags(kept, classes, held_out, callbacks=[keeping, counting])
+        curve = [row["val_bag_loss"] for row in tried.history_]
+    except DivergedError:
+        curve = [math.inf]
+        keeping.log_probs = [torch.full((len(held_out), len(classes)), math.nan)]
+    return {
+        "curve": torch.tensor(curve, dtype=torch.float64),
+        "log_probs": torch.stack(keeping.log_probs),
+    }
+
+
+def _train_fold_on_ray(
+    data: BagData, classes: npt.NDArray[Any], tried: LLPClassifier, split: Split
+) -> Tensors:
+    return _train_fold(tried, data, split, classes, Callback())
+
+
+def _smooth(curve: FloatArray) -> FloatArray:
+    """A dip of a single epoch is chance: of long curves, the mean of a few epochs decides."""
+    width = 1 + 2 * min(len(curve) // 20, 2)
+    if not np.isfinite(curve).all():
+        return curve
+    smooth: FloatArray = uniform_filter1d(curve, width, mode="nearest")
+    return smooth
+
+
+def variant(
+    base: LLPClassifier,
+    model: str,
+    lr: float,
+    epochs: int,
+    patience: int | None = None,
+    verbose: bool = False,
+) -> LLPClassifier:
+    """A classifier that differs from `base` in what is searched."""
+    changes = {"model": model, "lr": lr, "epochs": epochs, "patience": patience, "verbose": verbose}
+    return LLPClassifier(**base.get_params(deep=False) | changes)
+
+
+def smaller(bags: Bags, split: Split, instances: int) -> Split:
+    """Some of the bags of a split, at random, up to so many instances to train on."""
+    rng = np.random.default_rng(0)
+    kept, held_out = (rng.permutation(part) for part in split)
+    return np.sort(up_to(bags, kept, instances)), np.sort(up_to(bags, held_out, instances // 2))

@@ -1,0 +1,1 @@
+"""Rows sorted by bag, in memory or on the disk."""

@@ -1,0 +1,267 @@
+"""Tables larger than memory: read batch by batch, sorted by bag into a file, learnt from there."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import bagwise
+from bagwise.bags import Bags, IntArray
+from bagwise.data.stored_rows import StoredRows
+from bagwise.errors import InputError
+from bagwise.labels.targets import BagTargets, to_bags
+from bagwise.limits import LIMITS, Limits
+from bagwise.memory_size import LEAST, shown_size
+from bagwise.progress import RowProgress
+from bagwise.tables.encode.columns import Columns, Inputs
+from bagwise.tables.encode.learn_columns import ColumnLearner, Ordered
+from bagwise.tables.labels.label_file import LabelTable
+from bagwise.tables.labels.label_options import in_option_words, in_words
+from bagwise.tables.labels.one_class import completed
+from bagwise.tables.match.bag_table import (
+    MatchedRows,
+    bag_codes,
+    match_names,
+    without_absent_classes,
+)
+from bagwise.tables.match.heavy_tails import NUMBERS, with_useful_logs
+from bagwise.tables.read.streaming import StreamedSource
+from bagwise.tables.search.linear_candidates import NUMBER
+from bagwise.tables.sort.sorting import Batches, are_sorted, sorted_rows
+from bagwise.tables.sort.store import READING, Store, digest_of, files_as_they_are
+
+KEPT = ("cc", "cc_approx", "rc", "rc_approx", "dllp", "ot", "pll", "pvc")
+_CODES = "codes"
+_HELD_OUT = 200_000  # rows that are judged at a time, or the largest bag
+_ROWS = 1 << 20  # rows whose bags are looked up at a time
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a first reading of all rows says.
+
+    Attributes:
+        codes: (N,) the number of each row's bag, -1 where it has none; mapped from a file.
+        names: of these numbers.
+        columns: what the columns mean.
+        identity: what it was made of, JSON.
+    """
+
+    codes: npt.NDArray[np.int32]
+    names: list[str]
+    columns: Columns
+    identity: Any
+
+
+def refuse_what_needs_memory(method: str, row_labels: str | None, on_ray: bool) -> None:
+    """Say what cannot be done within a budget."""
+    if on_ray:
+        raise InputError(
+            "the processes of Ray would each have all rows in memory; leave --ray or --memory out."
+        )
+    if method not in KEPT:
+        raise InputError(
+            f"the method {method} looks at all rows at once; with --memory choose one of "
+            f"{', '.join(KEPT)}."
+        )
+    if row_labels is not None:
+        raise InputError(
+            "labels of rows are all kept in memory; leave --row-labels or --memory out."
+        )
+
+
+def read_sorted(
+    source: StreamedSource,
+    key: list[str],
+    labels: LabelTable,
+    store: Store,
+    budget: int,
+    *,
+    features: Iterable[str],
+    exclude: Iterable[str],
+    categorical: Iterable[str],
+    ordered: Ordered,
+    skip_unmatched: bool,
+    seed: int,
+    progress: bool,
+    say: Callable[[int, bool], None],
+) -> tuple[MatchedRows, StoredRows]:
+    """The same as `match_rows`, `with_useful_logs` and `encode_rows`, with the rows in a store.
+
+    What was done before, with the same files and the same arguments, is not done again.
+
+    Args:
+        source: of the rows.
+        key: the bag's columns.
+        labels: the label file.
+        store: where the rows come to lie.
+        budget: bytes of memory.
+        features: see `bagwise.read_bags`, also for the next four.
+        exclude: columns not to learn from.
+        categorical: columns of numbers that are categories.
+        ordered: columns of ordered categories.
+        skip_unmatched: leave out bags that only one of the files has.
+        seed: of the bags by which logarithms are judged.
+        progress: show bars, on a terminal.
+        say: is told how many bytes the sorted rows take, and whether they are sorted already,
+            before they are.
+    """
+    source.require(key)
+    unused = [*key, *exclude]
+    limits = source.limits
+    learner = ColumnLearner(source.schema, features, unused, categorical, ordered, limits)
+    asked = [key, list(features), unused, sorted(categorical), ordered]
+    reading = _read(source, key, learner, asked, store, progress)
+    rows, bag_of_code = _match(reading, labels, str(source.files[0]), skip_unmatched)
+    rows = without_absent_classes(rows, labels.source)
+    bags = rows.targets.bags
+    refuse_small_budget(bags, budget, limits)
+    batches = partial(_batches, source, reading.codes, bag_of_code)
+
+    def choose_columns() -> Any:
+        encode = partial(_encoded, batches, rows.columns, bags)
+        most = min(4 * NUMBERS, budget // NUMBER)
+        return with_useful_logs(rows, seed, encode, most).to_json()
+
+    identity = [reading.identity, _digest(bag_of_code), _digest(bags.sizes)]
+    chosen_by = [identity, bags.fingerprint(), seed, budget]
+    columns = Columns.from_json(store.once("columns", chosen_by, choose_columns))
+    width = len(columns.encoded_names)
+    identity = [*identity, columns.to_json()]
+    say(bags.n_instances * width * 4, are_sorted(store, identity, bags.sizes, width))
+    path = sorted_rows(
+        store,
+        identity,
+        partial(batches, columns),
+        bags.sizes,
+        width,
+        budget // limits.sorting_part,
+        len(reading.codes),
+        progress,
+        limits,
+    )
+    stored = StoredRows.of_file(path, bags.sizes, width, budget, digest_of(identity), limits)
+    return replace(rows, columns=columns), stored
+
+
+def refuse_small_budget(bags: Bags, budget: int, limits: Limits = LIMITS) -> None:
+    """Raise a ValueError where held-out bags cannot be judged within so many bytes."""
+    rows = max(min(_HELD_OUT, bags.n_instances), int(bags.sizes.max()))
+    needed = LEAST + rows * bags.n_classes * limits.probability_bytes
+    if needed > budget:
+        largest = int(bags.sizes.max())
+        raise InputError(
+            f"memory is {shown_size(budget)}; with {bags.n_classes} classes and up to {largest:,} "
+            f"rows in a bag, at least {-(-needed // 10**6):,} MB are needed."
+        )
+
+
+def _read(
+    source: StreamedSource,
+    key: list[str],
+    learner: ColumnLearner,
+    asked: Any,
+    store: Store,
+    progress: bool,
+) -> Reading:
+    """Read all rows, unless that was done before; notes of then are given again."""
+    folders = list(source.partitions.texts.values())  # moving a file changes its rows
+    files = files_as_they_are(source.files)
+    sizes = [source.batch_rows, source.limits.tracked_texts]  # which decide what columns mean
+    identity = [bagwise.__version__, files, folders, asked, *sizes]
+    path = store.folder / _CODES
+
+    def read() -> Any:
+        numbers: dict[str, int] = {}
+        with (
+            warnings.catch_warnings(record=True) as noted,
+            RowProgress("reading", source.rows, progress) as bar,
+            path.open("wb") as file,
+        ):
+            warnings.simplefilter("always", UserWarning)
+            rows = 0
+            for codes in bag_codes(source, key, learner, bar, numbers):
+                file.write(codes.data)
+                rows += len(codes)
+            columns = learner.finish()
+        notes = [str(w.message) for w in noted if issubclass(w.category, UserWarning)]
+        return {
+            "rows": rows,
+            "names": list(numbers),
+            "columns": columns.to_json(),
+            "notes": notes,
+        }
+
+    known = store.read(READING, identity)
+    if known is not None and not (path.exists() and path.stat().st_size == 4 * known["rows"]):
+        store.forget(READING)
+    found = store.once(READING, identity, read)
+    for note in found["notes"]:
+        warnings.warn(note, UserWarning, stacklevel=4)
+    codes = np.memmap(path, np.int32, "r", shape=(found["rows"],))
+    return Reading(np.asarray(codes), found["names"], Columns.from_json(found["columns"]), identity)
+
+
+def _match(
+    reading: Reading, labels: LabelTable, name: str, skip_unmatched: bool
+) -> tuple[MatchedRows, IntArray]:
+    """What is known of the bags, and (number of names + 1,) the place of each among them, -1 for
+    those that are left out, and for -1.
+    """
+    rows_of = np.zeros(len(reading.names) + 1, dtype=np.int64)
+    for start in range(0, len(reading.codes), _ROWS):
+        some = reading.codes[start : start + _ROWS]
+        rows_of += np.bincount(np.where(some < 0, len(reading.names), some), minlength=len(rows_of))
+    index, left_out = match_names(int(rows_of[-1]), reading.names, labels, name, skip_unmatched)
+    there = np.flatnonzero(index >= 0)
+    sizes = np.zeros(len(labels.ids), dtype=np.int64)
+    np.add.at(sizes, index[there], rows_of[there])
+    used = np.flatnonzero(sizes)
+    ids, classes = np.array(labels.ids, dtype=object)[used], np.array(labels.classes, dtype=np.str_)
+    with in_option_words():
+        numbers = completed(labels, sizes)[used]
+        bags, rounding = to_bags(ids, sizes[used], numbers, labels.numbers_are, classes)
+    # Nothing asks for the order of the rows: they come to lie in it.
+    targets = BagTargets(np.empty(0, dtype=np.int64), bags, ids, classes, rounding)
+    counts_are = "" if bags.is_sharp.all() else in_words(labels.numbers_are, labels.numbers)
+    place = np.full(len(labels.ids), -1)
+    place[used] = np.arange(len(used))
+    bag_of_code = np.append(np.where(index >= 0, place[index], -1), -1)
+    rows = MatchedRows(targets, reading.columns, len(reading.codes), left_out, counts_are)
+    return rows, bag_of_code
+
+
+def _digest(array: IntArray) -> str:
+    return hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest()
+
+
+def _batches(
+    source: StreamedSource, codes: npt.NDArray[np.int32], bag_of_code: IntArray, columns: Columns
+) -> Batches:
+    """The bag of each row of a batch, and what encodes it."""
+    row = 0
+    for batch in source.batches(columns.names):
+        own = bag_of_code[codes[row : row + batch.num_rows]]
+        yield own, partial(columns.encode, batch, row)
+        row += batch.num_rows
+
+
+def _encoded(batches: Any, columns: Columns, bags: Bags, index: IntArray) -> Inputs:
+    """(n, width) the encoded rows of some bags, in memory, sorted by bag."""
+    wanted = np.full(len(bags) + 1, -1)
+    wanted[index] = np.arange(len(index))
+    parts, places = [], []
+    for own, encode in batches(columns):
+        place = wanted[own]
+        if (there := place >= 0).any():
+            parts.append(encode()[there])
+            places.append(place[there])
+    found: Inputs = np.concatenate(parts)[np.argsort(np.concatenate(places), kind="stable")]
+    return found

@@ -1,0 +1,1 @@
+"""What a fitted model is used for: predict, label, evaluate, estimate, explain."""

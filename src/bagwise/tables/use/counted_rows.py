@@ -1,0 +1,45 @@
+"""Rows of bags whose counts are known, for a model that is fitted already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bagwise.labels.targets import NumbersAre
+from bagwise.tables.labels.label_file import read_labels
+from bagwise.tables.match.bag_table import MatchedRows, match_rows
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.read.source import Paths, Source
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Where the counts of rows' bags are.
+
+    Attributes:
+        key: the bag's columns.
+        labels: the label file.
+        labels_are: what its numbers are.
+        skip_unmatched: leave out bags that only one of the files has.
+    """
+
+    key: Sequence[str]
+    labels: Paths
+    labels_are: NumbersAre = "auto"
+    skip_unmatched: bool = False
+
+
+def matched_rows(
+    model: TableModel, source: Source, counts: Counts, progress: bool = False
+) -> MatchedRows:
+    """Which bag of the label file each row is in."""
+    key = list(counts.key)
+    source.require([*key, *model.columns.names])
+    return match_rows(
+        source,
+        key,
+        read_labels(counts.labels, key, known=model.classes, numbers_are=counts.labels_are),
+        columns=model.columns,
+        skip_unmatched=counts.skip_unmatched,
+        progress=progress,
+    )

@@ -1,0 +1,335 @@
+"""The share of each class in groups of rows, with intervals, and bounds by counts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from scipy.special import softmax
+
+from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.data import BagData
+from bagwise.errors import InputError
+from bagwise.likelihood import group_shares_with_effects
+from bagwise.tables.encode.columns import Columns, Surprises
+from bagwise.tables.labels.label_file import bag_ids
+from bagwise.tables.match.bag_table import encode_rows
+from bagwise.tables.model.known_bags import KnownBags
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.read.source import Paths, Source
+from bagwise.tables.use.counted_rows import Counts, matched_rows
+from bagwise.tables.use.resampling import bootstrap_coefficients
+from bagwise.wording import in_order
+
+MISSING = "(missing)"
+_CHUNK = 200_000  # rows whose probabilities by a draw are computed at a time
+
+
+@dataclass(frozen=True)
+class GroupShare:
+    """The share of a class among the rows of a group.
+
+    Attributes:
+        group: values of the columns that make it.
+        label: the class.
+        rows: how many the group has.
+        share: of the class.
+        interval: of 95 %, by the delta method; None of a model that is not known so well.
+        bootstrap: the same by the bootstrap over bags; None where that was not asked for.
+        bounds: least and largest share that the bags' counts allow, whatever the model says; None
+            where the counts were not given.
+        of_known_bags: how many of the rows are of bags that the model knows; None of a model
+            without bag effects.
+    """
+
+    group: tuple[str, ...]
+    label: str
+    rows: int
+    share: float
+    interval: tuple[float, float] | None = None
+    bootstrap: tuple[float, float] | None = None
+    bounds: tuple[float, float] | None = None
+    of_known_bags: int | None = None
+
+
+def estimate_shares(
+    model: TableModel,
+    data: Paths,
+    by: Sequence[str],
+    counts: Counts | None = None,
+    *,
+    bag: Sequence[str] = (),
+    bootstrap: int = 0,
+    processes: int = 1,
+    keep: Path | None = None,
+    progress: bool = False,
+    surprises: Surprises | None = None,
+) -> list[GroupShare]:
+    """The share of each class among the rows of each group, with a 95 % interval.
+
+    The interval allows for the coefficients, by the delta method with bags as what is sampled, and
+    for the labels of the very rows: a group of three rows has no share of .4. With bag effects it
+    allows for these too, and rows of bags that the model knows have their effect. Only of a linear
+    model with intervals; of another, shares and bounds alone.
+
+    Args:
+        model: a fitted one.
+        data: rows with the model's feature columns and those of `by`.
+        by: columns whose values make the groups.
+        counts: the rows' bags and their counts: then the bounds that follow from these are given.
+        bag: columns that name the rows' bags, for a model with bag effects; if not given, those of
+            `counts`, or those that it was fitted with.
+        bootstrap: also make intervals by fitting the model again so many times, to bags drawn from
+            these; the rows must be those that it was fitted to.
+        processes: that do so.
+        keep: the model's folder; beside it, fits of the bootstrap are kept until all are done.
+        progress: show a bar, on a terminal.
+        surprises: to which is added what rows have that those of `fit` had not.
+    """
+    known, effects = model.intervals, model.interval_effects
+    if known is not None and model.known_bags is not None and effects is None:
+        raise InputError(
+            "this model has bag effects, but its folder does not say how sure they are: it was "
+            "written by an earlier version. Fit it again."
+        )
+    if bootstrap:
+        _check_bootstrap(model, bootstrap, counts)
+    if not by:
+        raise InputError("--by is empty; name the columns whose values make the groups.")
+    source = Source(data, typed=False, as_text=list(by))
+    source.require([*by, *model.columns.names])
+    codes, names = _groups(source, by, model.columns)
+    bags, order = None, np.arange(len(codes))
+    if counts is not None:
+        found = matched_rows(model, source, counts, progress)
+        bags, order = found.targets.bags, found.targets.order
+    places = None
+    if model.known_bags is not None:
+        given = bag if counts is None else counts.key
+        places = _bags_of_rows(model.known_bags, source, _bag_columns(model, source, given))[order]
+    inputs, found_there = encode_rows(source, model.columns, order, len(codes), progress)
+    if surprises is not None:
+        surprises.update(found_there)
+    group, G = codes[order], len(names)
+    rows = np.bincount(group, minlength=G)
+    in_known = None
+    if model.known_bags is not None and places is not None:
+        in_known = np.bincount(group[places < len(model.known_bags.names)], minlength=G)
+    reach = again = None
+    X = inputs.astype(np.float64) if known is not None else None
+    if known is None or X is None:
+        log_probs = model.log_probs(inputs).double()
+        p = log_probs.exp().numpy()
+        if model.known_bags is not None and places is not None:
+            own = np.minimum(places, len(model.known_bags.names))
+            p = model.known_bags.probabilities(log_probs.numpy(), own)
+        shares = _means(p, group, G)
+    elif effects is not None:
+        assert places is not None
+        shares, errors = group_shares_with_effects(known, effects, X, places, group, G)
+        reach = known.quantile() * errors
+    else:
+        shares, errors = known.group_shares(X, group, G)
+        p = known.fit.probabilities(X)
+        of_labels = _means(p * (1 - p), group, G) / np.maximum(rows, 1)[:, None]
+        reach = known.quantile() * np.sqrt(errors**2 + of_labels)
+        if bootstrap:
+            assert bags is not None
+            _check_table(model, bags, found.counts_are)
+            drawn = bootstrap_coefficients(
+                model, BagData(inputs, bags), bootstrap, processes, keep, progress
+            )
+            spread = _spread(drawn, X, group, G)
+            again = known.quantile() * np.sqrt(spread**2 + of_labels)
+    bounds = None if bags is None else duncan_davis(group, G, bags)
+    return [
+        GroupShare(
+            group=names[g],
+            label=label,
+            rows=int(rows[g]),
+            share=float(shares[g, c]),
+            interval=_around(shares[g, c], reach, g, c),
+            bootstrap=_around(shares[g, c], again, g, c),
+            bounds=None if bounds is None else (float(bounds[g, c, 0]), float(bounds[g, c, 1])),
+            of_known_bags=None if in_known is None else int(in_known[g]),
+        )
+        for g in np.flatnonzero(rows).tolist()
+        for c, label in enumerate(model.classes)
+    ]
+
+
+def _check_bootstrap(model: TableModel, draws: int, counts: Counts | None) -> None:
+    if draws < 20:
+        raise InputError(f"--bootstrap is {draws}; 20 fits at least are needed, 200 are usual.")
+    if model.intervals is None:
+        raise InputError(
+            "the bootstrap fits the model again and again, which is done only with linear models "
+            "that bagwise fit has fitted by maximum likelihood, to up to 20 million cells; of this "
+            "one there are no intervals."
+        )
+    if model.known_bags is not None:
+        raise InputError(
+            "the bootstrap is for models without bag effects; leave --bootstrap out: the other "
+            "intervals allow for them."
+        )
+    if counts is None:
+        raise InputError(
+            "the bootstrap fits the model again: give the table that it was fitted to, and its "
+            "bags' counts with --bag and --labels."
+        )
+
+
+def _bag_columns(model: TableModel, source: Source, given: Sequence[str]) -> list[str]:
+    """The columns that name the bags of rows, for a model with bag effects."""
+    source.require(given)
+    names = model.bag_columns(source.schema.names, given)
+    if not names:
+        assert model.known_bags is not None
+        raise InputError(
+            "this model has bag effects, which the rows of a bag share: the table must say which "
+            f"bag a row is in. It has no column {', '.join(model.known_bags.columns)}; name the "
+            "columns that say it with --bag."
+        )
+    return names
+
+
+def _bags_of_rows(known: KnownBags, source: Source, names: Sequence[str]) -> IntArray:
+    """(N,) the number of each row's bag: that of a known one, and beyond of new ones, each with a
+    number of its own. A row without a bag is alone in a new one.
+    """
+    numbers: dict[str, int] = {}
+    parts, after = [], len(known.names)
+    for batch in source.batches(list(names)):
+        ids = bag_ids(batch, names)
+        places, encoded = known.places(ids), ids.dictionary_encode()
+        new = np.array(
+            [numbers.setdefault(name, len(numbers)) for name in encoded.dictionary.to_pylist()],
+            dtype=np.int64,
+        )
+        local = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        part = np.where(places < after, places, after + np.append(new, -1)[local])
+        parts.append(np.where(local < 0, -1, part))
+    places = np.concatenate(parts)
+    alone = np.flatnonzero(places < 0)
+    places[alone] = after + len(numbers) + np.arange(len(alone))
+    return places
+
+
+def _check_table(model: TableModel, bags: Bags, counts_are: str) -> None:
+    """Fits to other rows would say how sure another model is."""
+    fitted = model.facts.data
+    if fitted.labelled_rows:
+        raise InputError(
+            "the model was fitted with labels of rows (--row-labels), which the bootstrap cannot "
+            "use; leave --bootstrap out: the other intervals allow for them."
+        )
+    if fitted.counts_are != counts_are:
+        raise InputError(
+            f"the model was fitted to {fitted.counts_are or 'exact counts'}; these are "
+            f"{counts_are or 'exact counts'}. Give --labels-are, --noise and --clipped as in fit."
+        )
+    if (fitted.n_bags, fitted.rows_used) != (len(bags), bags.n_instances):
+        raise InputError(
+            "the bootstrap needs the table that the model was fitted to, of "
+            f"{fitted.rows_used:,} rows in {fitted.n_bags:,} bags; these are "
+            f"{bags.n_instances:,} in {len(bags):,}."
+        )
+
+
+def _around(share: float, reach: FloatArray | None, g: int, c: int) -> tuple[float, float] | None:
+    if reach is None:
+        return None
+    return max(float(share - reach[g, c]), 0.0), min(float(share + reach[g, c]), 1.0)
+
+
+def _means(values: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
+    """(G, C) means of (N, C) over the rows of each group; 0 of a group without rows."""
+    rows = np.maximum(np.bincount(group, minlength=n_groups), 1)
+    sums = np.stack([np.bincount(group, v, n_groups) for v in values.T], axis=1)
+    means: FloatArray = sums / rows[:, None]
+    return means
+
+
+def _spread(drawn: FloatArray, X: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
+    """(G, C) standard deviations of shares over draws of coefficients (R, d + 1, C)."""
+    totals = np.zeros((len(drawn), n_groups, drawn.shape[2]))
+    for begin in range(0, len(X), _CHUNK):
+        part, own = X[begin : begin + _CHUNK], group[begin : begin + _CHUNK]
+        rows = np.bincount(own, minlength=n_groups)[:, None]
+        for total, coefficients in zip(totals, drawn, strict=True):
+            p = softmax(part @ coefficients[:-1] + coefficients[-1], axis=1)
+            total += _means(p, own, n_groups) * rows
+    shares = totals / np.maximum(np.bincount(group, minlength=n_groups), 1)[:, None]
+    spread: FloatArray = shares.std(axis=0, ddof=1)
+    return spread
+
+
+def duncan_davis(group: IntArray, n_groups: int, bags: Bags) -> FloatArray:
+    """(G, C, 2) least and largest share of each class in each group that the bags' counts allow.
+
+    Of the m rows of a group in a bag of K, of which n have a class, at least max(0, n - (K - m))
+    and at most min(m, n) have it; summed over bags. Where a count is not exact, the least n it can
+    be makes the lower bound, the largest one the upper bound; noise rules out next to nothing.
+
+    Args:
+        group: (N,) the group of each row, in the order of the bags.
+        n_groups: G.
+        bags: sizes and counts.
+
+    >>> duncan_davis(np.array([0, 0, 0, 1]), 2, Bags([4], [[3, 1]]))[0]
+    array([[0.66666667, 1.        ],
+           [0.        , 0.33333333]])
+    """
+    m = np.zeros((len(bags), n_groups), dtype=np.int64)
+    np.add.at(m, (bags.bag_of_row, group), 1)
+    m = m[:, :, None]
+    others = bags.sizes[:, None, None] - m
+    least = np.maximum(0, bags.least[:, None, :] - others).sum(axis=0)
+    most = np.minimum(m, bags.most[:, None, :]).sum(axis=0)
+    shares: FloatArray = np.stack([least, most], axis=-1) / np.maximum(m.sum(axis=0), 1)[..., None]
+    return shares
+
+
+def _texts(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """A column's values as they are written."""
+    column = batch.column(name)
+    if pa.types.is_nested(column.type):
+        raise InputError(
+            f"the column {name!r} holds values of type {column.type}, which make no groups; choose "
+            "one of text, numbers or dates."
+        )
+    return column.cast(pa.string())
+
+
+def _groups(
+    source: Source, by: Sequence[str], columns: Columns
+) -> tuple[IntArray, list[tuple[str, ...]]]:
+    """(N,) the group of each row, and the values that make each group, sorted.
+
+    Values of ordered categories of the model are in their order.
+    """
+    levels = {c.name: c.categories for c in columns.columns if c.kind == "ordered"}
+    places = [{level: place for place, level in enumerate(levels.get(name, ()))} for name in by]
+    numbers: dict[tuple[str, ...], int] = {}
+    parts = []
+    for batch in source.batches(list(by)):
+        texts = [pc.fill_null(_texts(batch, name), MISSING) for name in by]
+        values = list(zip(*(text.to_pylist() for text in texts), strict=True))
+        parts.append([numbers.setdefault(value, len(numbers)) for value in values])
+    if not numbers:
+        raise InputError(f"{source.files[0]} has no rows.")
+    names = sorted(
+        numbers,
+        key=lambda group: [
+            (place.get(value, len(place)), in_order(value))
+            for place, value in zip(places, group, strict=True)
+        ],
+    )
+    place = np.empty(len(names), dtype=np.int64)
+    for position, name in enumerate(names):
+        place[numbers[name]] = position
+    return place[np.concatenate(parts)], names

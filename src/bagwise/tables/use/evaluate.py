@@ -1,0 +1,152 @@
+"""How good a model is on rows whose labels are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, roc_auc_score
+
+from bagwise.bags import FloatArray, IntArray
+from bagwise.errors import InputError
+from bagwise.progress import RowProgress
+from bagwise.tables.encode.columns import Surprises
+from bagwise.tables.labels.label_file import bag_ids
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.read.source import Paths, Source
+from bagwise.tables.read.values import category_texts, cleaned
+
+BINS = 15
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What labelled rows say about a model.
+
+    Attributes:
+        classes: class labels.
+        n: rows that have a label.
+        unlabelled: rows that have none; they are left out.
+        accuracy: share of rows whose most probable class is the true one.
+        log_loss: mean -log of the probability of the true class.
+        most_frequent: accuracy of always saying the class that most of these rows have.
+        constant_log_loss: log loss of giving every row the shares of the classes in these rows.
+        calibration_error: expected calibration error over 15 equal bins of confidence.
+        precision: (C,).
+        recall: (C,).
+        f1: (C,).
+        auc: (C,) area under the ROC curve of each class against the others; NaN where these rows
+            have only one of the two.
+        support: (C,) rows of each class.
+        confusion: (C, C) rows by true (first axis) and predicted class.
+        surprises: what the rows had that the training rows had not.
+    """
+
+    classes: list[str]
+    n: int
+    unlabelled: int
+    accuracy: float
+    log_loss: float
+    most_frequent: float
+    constant_log_loss: float
+    calibration_error: float
+    precision: FloatArray
+    recall: FloatArray
+    f1: FloatArray
+    auc: FloatArray
+    support: IntArray
+    confusion: IntArray
+    surprises: Surprises
+
+    @property
+    def macro_auc(self) -> float:
+        """Mean of the classes' AUC; NaN where none has one."""
+        known = self.auc[~np.isnan(self.auc)]
+        return float(known.mean()) if len(known) else float("nan")
+
+
+def evaluate_table(model: TableModel, data: Paths, target: str, progress: bool = False) -> Scores:
+    """Compare predictions with the column `target`.
+
+    Rows without a label are left out: blank cells, and words for a missing value (`NA`) that are no
+    class of the model. A model with bag effects uses those of its bags, where the table says which
+    bag a row is in.
+    """
+    source = Source(data, typed=False)
+    source.require([target, *model.columns.names])
+    key = model.bag_columns(source.schema.names)
+    surprises = Surprises()
+    known = pa.array(model.classes, pa.string())
+    truth, predictions = [], []
+    row = 0
+    with RowProgress("predicting", source.rows, progress) as bar:
+        for batch in source.batches(list(dict.fromkeys([target, *key, *model.columns.names]))):
+            texts = category_texts(batch.column(target))
+            classes = pc.index_in(texts, value_set=known)
+            unknown = pc.and_(classes.is_null(), cleaned(texts).is_valid())
+            if (place := unknown.index(True).as_py()) >= 0:
+                raise InputError(
+                    f"the column {target!r} has {texts[place].as_py()!r} in row {row + place + 1}, "
+                    f"which is no class of the model; it knows {', '.join(model.classes)}."
+                )
+            there = classes.is_valid()
+            inputs = model.columns.encode(batch, row, surprises)
+            truth.append(classes.filter(there).to_numpy())
+            bags = bag_ids(batch, key).filter(there) if key else None
+            own = inputs[there.to_numpy(zero_copy_only=False)]
+            predictions.append(model.predict(own, bags))
+            row += batch.num_rows
+            bar.advance(batch.num_rows)
+    if not row:
+        raise InputError(f"{source.files[0]} has no rows.")
+    y, log_probs = np.concatenate(truth), torch.cat(predictions).numpy()
+    if not len(y):
+        raise InputError(f"no row of {source.files[0]} has a label in the column {target!r}.")
+    guess, confidence = log_probs.argmax(-1), np.exp(log_probs.max(-1))
+    shares = np.bincount(y) / len(y)
+    everything = np.arange(len(model.classes))
+    precision, recall, f1, support = precision_recall_fscore_support(
+        y, guess, labels=everything, zero_division=0
+    )
+    return Scores(
+        classes=model.classes,
+        n=len(y),
+        unlabelled=row - len(y),
+        accuracy=float((y == guess).mean()),
+        log_loss=float(-log_probs[np.arange(len(y)), y].mean()),
+        most_frequent=float(shares.max()),
+        constant_log_loss=float(-(shares * np.log(np.maximum(shares, 1e-300))).sum()),
+        calibration_error=calibration_error(confidence, y == guess),
+        precision=precision,
+        recall=recall,
+        f1=f1,
+        auc=np.array([_auc(y == c, log_probs[:, c]) for c in everything]),
+        support=support,
+        confusion=confusion_matrix(y, guess, labels=everything),
+        surprises=surprises,
+    )
+
+
+def _auc(is_class: npt.NDArray[np.bool_], scores: FloatArray) -> float:
+    if is_class.all() or not is_class.any():
+        return float("nan")
+    return float(roc_auc_score(is_class, scores))
+
+
+def calibration_error(confidence: FloatArray, correct: np.ndarray) -> float:
+    """Expected calibration error: sum over bins of share * |accuracy - mean confidence|.
+
+    >>> calibration_error(np.array([.9, .9, .6]), np.array([True, False, True]))
+    0.4
+    """
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    error = 0.0
+    for b in np.unique(bins):
+        there = bins == b
+        gap = correct[there].mean() - confidence[there].mean()
+        error += there.mean() * abs(float(gap))
+    return round(float(error), 12)

@@ -1,0 +1,119 @@
+"""How much a model needs each column: by how much bags become less probable without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.stats import t as student
+
+from bagwise.bags import Bags, FloatArray
+from bagwise.likelihood.ridge import mean_per_instance
+from bagwise.limits import LIMITS, Limits
+from bagwise.progress import WorkProgress
+from bagwise.tables.encode.columns import Inputs
+from bagwise.tables.match.bag_table import encode_rows
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.read.source import Paths, Source
+from bagwise.tables.use.counted_rows import Counts, matched_rows
+from bagwise.training.evaluation import log_likelihoods
+
+REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Importance:
+    """What a model loses when a column is shuffled.
+
+    Attributes:
+        column: of the table.
+        fall: of the mean log P(S|X) per row.
+        error: its standard error over bags.
+        low: of the 95 % interval.
+        high: of the same.
+    """
+
+    column: str
+    fall: float
+    error: float
+    low: float
+    high: float
+
+
+def importances(
+    model: TableModel,
+    data: Paths,
+    counts: Counts,
+    *,
+    seed: int = 0,
+    progress: bool = False,
+    limits: Limits = LIMITS,
+) -> list[Importance]:
+    """The importance of each column of the table for the bags' counts, the largest first.
+
+    Each column's values are shuffled among all rows, five times, all that it was encoded into
+    together, and log P(S|X) of every bag is compared with what it was:
+
+        fall = sum_b (log P(S_b|X_b) - mean over shuffles of log P(S_b|X'_b)) / N
+
+    Its standard error is that over bags, which are what is sampled. A column that says the same as
+    another one loses little alone. Of more than 50,000 rows, some bags are drawn.
+
+    Args:
+        model: a fitted one, linear or not.
+        data: rows with the model's feature columns.
+        counts: their bags and the counts of these.
+        seed: of shuffles, and of the bags that are drawn.
+        progress: show a bar, on a terminal.
+        limits: how many rows are taken, and sizes of what is read at a time.
+    """
+    source = Source(data, typed=False, limits=limits)
+    found = matched_rows(model, source, counts, progress)
+    order, bags = found.targets.order, found.targets.bags
+    rng = np.random.default_rng(seed)
+    most = limits.importance_rows
+    if bags.n_instances > most:
+        drawn = rng.permutation(len(bags))
+        drawn = np.sort(drawn[: max(int((bags.sizes[drawn].cumsum() <= most).sum()), 2)])
+        order, bags = order[bags.rows(drawn)], bags.select(drawn)
+    inputs, _ = encode_rows(source, model.columns, order, found.n_rows, progress)
+    widths = [len(column.encoded_names) for column in model.columns.columns]
+    with WorkProgress("importance", "shuffles", len(widths) * REPEATS, progress) as bar:
+        falls = _falls(model, inputs, bags, widths, rng, bar)
+    quantile = float(student.ppf(0.975, max(len(bags) - 1, 1)))
+    listed = []
+    for column, of_bags in zip(model.columns.columns, falls, strict=True):
+        fall, error = mean_per_instance(of_bags, bags)
+        reach = quantile * error
+        listed.append(Importance(column.name, fall, error, fall - reach, fall + reach))
+    return sorted(listed, key=lambda importance: -importance.fall)
+
+
+def _falls(
+    model: TableModel,
+    inputs: Inputs,
+    bags: Bags,
+    widths: list[int],
+    rng: np.random.Generator,
+    bar: WorkProgress,
+) -> FloatArray:
+    """(columns, B) the fall of each bag's log P(S|X), mean over shuffles."""
+    before = _of_bags(model.log_probs(inputs), bags)
+    ends = np.cumsum(widths)
+    falls = np.zeros((len(widths), len(bags)))
+    for number, (end, width) in enumerate(zip(ends, widths, strict=True)):
+        bar.begin(model.columns.columns[number].name)
+        own = slice(end - width, end)
+        kept = inputs[:, own].copy()
+        for _ in range(REPEATS):
+            inputs[:, own] = kept[rng.permutation(len(kept))]
+            falls[number] += (before - _of_bags(model.log_probs(inputs), bags)) / REPEATS
+            bar.advance()
+        inputs[:, own] = kept
+    return falls
+
+
+def _of_bags(log_probs: torch.Tensor, bags: Bags) -> FloatArray:
+    found: FloatArray = log_likelihoods(log_probs, bags).numpy()
+    return found
