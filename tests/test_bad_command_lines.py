@@ -248,7 +248,6 @@ OTHERS = {
     "a truth of other classes": ("evaluate", "model", "rows.csv", "--truth", "size"),
     "groups of nothing": ("estimate", "model", "rows.csv", "--by", ""),
     "groups of an unknown column": ("estimate", "model", "rows.csv", "--by", "age"),
-    "a negative bootstrap": ("estimate", "model", "rows.csv", "--by", "size", "--bootstrap", "-5"),
     "a picture of another kind": ("estimate", "model", "rows.csv", "--by", "size", "--figure", "a"),
     "rows without counts": ("explain", "model", "rows.csv"),
     "counts without bags": ("explain", "model", "rows.csv", "--labels", "bags.csv"),

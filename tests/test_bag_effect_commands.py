@@ -342,7 +342,6 @@ def test_estimate_asks_which_bag_a_row_is_in(made: Path, tmp_path: Path) -> None
         made / "bags.csv",
     )
     assert "bounds" in command("estimate", made / "m", *bounded)[1]
-    assert "without bag effects" in refused("estimate", made / "m", *bounded, "--bootstrap", 20)
 
 
 def test_rows_without_a_bag_are_each_alone(made: Path, tmp_path: Path) -> None:

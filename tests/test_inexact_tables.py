@@ -359,11 +359,6 @@ def test_predict_and_bag_effects_refuse_what_they_cannot_allow_for(
     known = ("--bag", "ward", "--labels", made.noisy, "--noise", "laplace:2")
     predict = ("predict", tmp_path / "m", made.rows, *known, "--out", tmp_path / "p.csv")
     assert "cannot allow for noise" in refused(*predict)
-    bootstrap = ("estimate", tmp_path / "m", made.rows, "--by", "ward", "--bootstrap", 20)
-    exact = ("--bag", "ward", "--labels", made.exact)
-    assert "the model was fitted to noisy counts" in refused(*bootstrap, *exact)
-    output = done(*bootstrap, *known, "--processes", 1)
-    assert "bootstrap" in output
 
 
 def test_methods_that_take_expected_counts_for_exact_say_so(made: Made) -> None:
@@ -392,9 +387,6 @@ def test_labelled_rows_are_learnt_from_and_are_no_feature(made: Made, tmp_path: 
         assert facts.data.n_bags == B + 2
         assert len(facts.held_out.bags) == B
         assert "row 361" not in (tmp_path / "m" / "held_out_bags.csv").read_text()
-        known = ("--bag", "ward", "--labels", labels, *options)
-        estimate = ("estimate", tmp_path / "m", made.rows, "--by", "ward", *known)
-        assert "--row-labels" in refused(*estimate, "--bootstrap", 20)
     done(
         *fit[:4],
         "--labels",

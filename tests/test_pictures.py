@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -89,14 +88,6 @@ def test_the_largest_of_many_groups_are_drawn() -> None:
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names[0].startswith("Town 10 ")  # 0 to 9 have the fewest rows
     assert len(names) == MOST_LINES
-
-
-def test_intervals_of_a_bootstrap_are_called_so() -> None:
-    shares = group_shares(2, ["no", "yes"])
-    again = [replace(share, bootstrap=(0.2, 0.5)) for share in shares]
-    for given, name in ((shares, "95 % interval"), (again, "95 % interval (bootstrap)")):
-        [legend] = shares_chart(given, ["town", "age"]).legends
-        assert legend.get_texts()[0].get_text() == name
 
 
 def test_bars_and_bands_are_where_they_should_be() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import sys
 from dataclasses import astuple
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from bagwise.cli.app import GOES_ON, TABLES, Force, app, console, user_errors
+from bagwise.cli.app import TABLES, Force, app, console, user_errors
 from bagwise.cli.fit_command import Clipped, Files, LabelsAre, Model, NoiseOf, Numbers, Skip
 from bagwise.errors import InputError
 
@@ -174,16 +173,6 @@ def estimate(
     noise: NoiseOf = None,
     clipped: Clipped = False,
     skip_unmatched: Skip = False,
-    bootstrap: Annotated[
-        int,
-        typer.Option(
-            help="Show also intervals of so many fits to bags drawn at random, 200 for instance; "
-            "the rows must be those of `fit`."
-        ),
-    ] = 0,
-    processes: Annotated[
-        int, typer.Option(min=0, help="That make these fits; 0 is one for each core.")
-    ] = 0,
     figure: Annotated[Path | None, typer.Option(help="PNG file for a picture.")] = None,
     out: Out = None,
     force: Force = False,
@@ -193,8 +182,7 @@ def estimate(
     Intervals are those of a linear model; of a perceptron there are shares alone. With bag effects,
     rows of bags that the model knows have their effect, other bags are as bags are. Where the rows'
     bags and their counts are given, the bounds that follow from these alone are shown beside: no
-    model can be right outside them. A bootstrap that was stopped goes on when the command is given
-    again.
+    model can be right outside them.
     """
     from bagwise.cli.terminal import show_doubts, show_surprises
     from bagwise.tables.encode.columns import Surprises
@@ -204,8 +192,7 @@ def estimate(
     from bagwise.tables.use.effects import too_few_bags
     from bagwise.tables.use.estimate import estimate_shares
 
-    stopped = GOES_ON if bootstrap else "Stopped."
-    with user_errors(stopped), spooled(data, sys.stdin.buffer) as files:
+    with user_errors(), spooled(data, sys.stdin.buffer) as files:
         if figure is not None:
             refuse_picture(figure, force)
         names = columns_of(by)
@@ -220,9 +207,6 @@ def estimate(
             names,
             counts,
             bag=columns_of(bag),
-            bootstrap=bootstrap,
-            processes=processes or os.cpu_count() or 1,
-            keep=model,
             progress=True,
             surprises=surprises,
         )
@@ -314,7 +298,7 @@ def _say_bounds(found: list[GroupShare], labels_are: LabelsAre) -> None:
         )
 
 
-_RANGES = {"95 % interval": "interval", "bootstrap": "bootstrap", "bounds": "bounds"}
+_RANGES = {"95 % interval": "interval", "bounds": "bounds"}
 _IMPORTANCE = ["column", "fall", "standard_error", "low", "high"]
 _EFFECT = [
     *("column", "class", "effect", "standard_error", "low", "high"),
@@ -329,11 +313,7 @@ def _effect(e: Effect) -> list[object]:
 def _shares_file(names: list[str], found: list[GroupShare]) -> tuple[list[str], list[list[object]]]:
     """Header and rows."""
     header = [*names, "class", "rows", "share"]
-    ranges = {
-        "interval": ("low", "high"),
-        "bootstrap": ("bootstrap_low", "bootstrap_high"),
-        "bounds": ("least", "most"),
-    }
+    ranges = {"interval": ("low", "high"), "bounds": ("least", "most")}
     there = [name for name in ranges if getattr(found[0], name) is not None]
     header += [column for name in there for column in ranges[name]]
     rows = [

@@ -10,9 +10,11 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import torch
+from scipy.special import log_softmax
 
-from bagwise.bags import Bags
+from bagwise.bags import Bags, FloatArray
 from bagwise.errors import InputError, InputTypeError
 from bagwise.posterior._result import Posterior
 from bagwise.posterior.auto import auto_posterior
@@ -32,6 +34,7 @@ __all__ = [
     "check_engine",
     "exact_posterior",
     "lattice_states",
+    "log_likelihoods",
     "most_probable_labeling",
     "multinomial_posterior",
     "transport_posterior",
@@ -46,6 +49,7 @@ ENGINES["exact"] = exact_posterior
 ENGINES["bethe"] = bethe_posterior
 ENGINES["multinomial"] = multinomial_posterior
 ENGINES["transport"] = transport_posterior
+_CHUNK = 500_000  # instances of bags whose likelihood is computed at a time
 _OWN = (
     auto_posterior,
     exact_posterior,
@@ -55,9 +59,7 @@ _OWN = (
 )
 
 
-def bag_posterior(
-    log_probs: torch.Tensor, bags: Bags, engine: str = "auto", **options: Any
-) -> Posterior:
+def bag_posterior(log_probs: Any, bags: Bags, engine: str = "auto", **options: Any) -> Posterior:
     """The probability of each bag's label counts, and each instance's labels given them.
 
         P(S|X)  = sum over labelings Y of the bag with counts n of prod_k p[k, Y_k]
@@ -99,12 +101,31 @@ def bag_posterior(
     >>> torch.equal(log_probs.grad, post.weights)
     True
     """
+    if isinstance(log_probs, np.ndarray):
+        tensor = torch.from_numpy(np.require(log_probs, np.float64, ["C", "W"]))
+        of_tensor = bag_posterior(tensor, bags, engine, **options)
+        bound = None if of_tensor.bound is None else of_tensor.bound.numpy()
+        found = of_tensor.log_likelihood.numpy(), of_tensor.weights.numpy()
+        return Posterior(*found, bound, of_tensor.asked)
     function = ENGINES[engine]
     if options:
         check_engine(engine, options)
     found = function(log_probs, bags, **options)
     if function not in _OWN:
         _check_result(found, log_probs, bags, engine)
+    return found
+
+
+def log_likelihoods(logits: FloatArray, bags: Bags) -> FloatArray:
+    """(B,) log P(S|X) of each bag, in double precision, computed for some bags at a time.
+
+    >>> log_likelihoods(np.zeros((3, 2)), Bags([2, 1], [[1, 1], [1, 0]])).round(4)
+    array([-0.6931, -0.6931])
+    """
+    found = np.empty(len(bags))
+    for index in bags.batches(_CHUNK):
+        log_probs = log_softmax(logits[bags.rows(index)].astype(np.float64), axis=-1)
+        found[index] = bag_posterior(log_probs, bags.select(index)).log_likelihood
     return found
 
 

@@ -105,7 +105,6 @@ def _shares(shares: Sequence[GroupShare], by: Sequence[str]) -> list[str]:
         (name, field)
         for name, field in (
             ("95 % interval", "interval"),
-            ("bootstrap", "bootstrap"),
             ("bounds by counts", "bounds"),
         )
         if getattr(first, field) is not None

@@ -64,15 +64,14 @@ def shares_chart(shares: Sequence[GroupShare], by: Sequence[str]) -> Figure:
     kept = largest_groups(shares)
     panels = {
         label: [
-            Line(", ".join(s.group), s.share, s.bootstrap or s.interval, s.bounds)
+            Line(", ".join(s.group), s.share, s.interval, s.bounds)
             for s in shares
             if s.label == label and s.group in kept
         ]
         for label in labels
     }
     xlabel = f"share, by {one_line(', '.join(by), 60)}"
-    bar = "95 % interval" + " (bootstrap)" * any(s.bootstrap for s in shares)
-    return _whiskers(panels, "share of {}", xlabel, percent=True, bar=bar)
+    return _whiskers(panels, "share of {}", xlabel, percent=True, bar="95 % interval")
 
 
 def largest_groups(shares: Sequence[GroupShare]) -> set[tuple[str, ...]]:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.special import softmax
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.data import BagData
 from bagwise.errors import InputError
 from bagwise.likelihood import group_shares_with_effects
 from bagwise.tables.encode.columns import Columns, Surprises
@@ -22,11 +19,9 @@ from bagwise.tables.model.known_bags import KnownBags
 from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.read.source import Paths, Source
 from bagwise.tables.use.counted_rows import Counts, matched_rows
-from bagwise.tables.use.resampling import bootstrap_coefficients
 from bagwise.wording import in_order
 
 MISSING = "(missing)"
-_CHUNK = 200_000  # rows whose probabilities by a draw are computed at a time
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,6 @@ class GroupShare:
         rows: how many the group has.
         share: of the class.
         interval: of 95 %, by the delta method; None of a model that is not known so well.
-        bootstrap: the same by the bootstrap over bags; None where that was not asked for.
         bounds: least and largest share that the bags' counts allow, whatever the model says; None
             where the counts were not given.
         of_known_bags: how many of the rows are of bags that the model knows; None of a model
@@ -51,7 +45,6 @@ class GroupShare:
     rows: int
     share: float
     interval: tuple[float, float] | None = None
-    bootstrap: tuple[float, float] | None = None
     bounds: tuple[float, float] | None = None
     of_known_bags: int | None = None
 
@@ -63,9 +56,6 @@ def estimate_shares(
     counts: Counts | None = None,
     *,
     bag: Sequence[str] = (),
-    bootstrap: int = 0,
-    processes: int = 1,
-    keep: Path | None = None,
     progress: bool = False,
     surprises: Surprises | None = None,
 ) -> list[GroupShare]:
@@ -83,10 +73,6 @@ def estimate_shares(
         counts: the rows' bags and their counts: then the bounds that follow from these are given.
         bag: columns that name the rows' bags, for a model with bag effects; if not given, those of
             `counts`, or those that it was fitted with.
-        bootstrap: also make intervals by fitting the model again so many times, to bags drawn from
-            these; the rows must be those that it was fitted to.
-        processes: that do so.
-        keep: the model's folder; beside it, fits of the bootstrap are kept until all are done.
         progress: show a bar, on a terminal.
         surprises: to which is added what rows have that those of `fit` had not.
     """
@@ -96,8 +82,6 @@ def estimate_shares(
             "this model has bag effects, but its folder does not say how sure they are: it was "
             "written by an earlier version. Fit it again."
         )
-    if bootstrap:
-        _check_bootstrap(model, bootstrap, counts)
     if not by:
         raise InputError("--by is empty; name the columns whose values make the groups.")
     source = Source(data, typed=False, as_text=list(by))
@@ -119,7 +103,7 @@ def estimate_shares(
     in_known = None
     if model.known_bags is not None and places is not None:
         in_known = np.bincount(group[places < len(model.known_bags.names)], minlength=G)
-    reach = again = None
+    reach = None
     X = inputs.astype(np.float64) if known is not None else None
     if known is None or X is None:
         log_probs = model.log_probs(inputs).double()
@@ -137,14 +121,6 @@ def estimate_shares(
         p = known.fit.probabilities(X)
         of_labels = _means(p * (1 - p), group, G) / np.maximum(rows, 1)[:, None]
         reach = known.quantile() * np.sqrt(errors**2 + of_labels)
-        if bootstrap:
-            assert bags is not None
-            _check_table(model, bags, found.counts_are)
-            drawn = bootstrap_coefficients(
-                model, BagData(inputs, bags), bootstrap, processes, keep, progress
-            )
-            spread = _spread(drawn, X, group, G)
-            again = known.quantile() * np.sqrt(spread**2 + of_labels)
     bounds = None if bags is None else duncan_davis(group, G, bags)
     return [
         GroupShare(
@@ -153,34 +129,12 @@ def estimate_shares(
             rows=int(rows[g]),
             share=float(shares[g, c]),
             interval=_around(shares[g, c], reach, g, c),
-            bootstrap=_around(shares[g, c], again, g, c),
             bounds=None if bounds is None else (float(bounds[g, c, 0]), float(bounds[g, c, 1])),
             of_known_bags=None if in_known is None else int(in_known[g]),
         )
         for g in np.flatnonzero(rows).tolist()
         for c, label in enumerate(model.classes)
     ]
-
-
-def _check_bootstrap(model: TableModel, draws: int, counts: Counts | None) -> None:
-    if draws < 20:
-        raise InputError(f"--bootstrap is {draws}; 20 fits at least are needed, 200 are usual.")
-    if model.intervals is None:
-        raise InputError(
-            "the bootstrap fits the model again and again, which is done only with linear models "
-            "that bagwise fit has fitted by maximum likelihood, to up to 20 million cells; of this "
-            "one there are no intervals."
-        )
-    if model.known_bags is not None:
-        raise InputError(
-            "the bootstrap is for models without bag effects; leave --bootstrap out: the other "
-            "intervals allow for them."
-        )
-    if counts is None:
-        raise InputError(
-            "the bootstrap fits the model again: give the table that it was fitted to, and its "
-            "bags' counts with --bag and --labels."
-        )
 
 
 def _bag_columns(model: TableModel, source: Source, given: Sequence[str]) -> list[str]:
@@ -219,27 +173,6 @@ def _bags_of_rows(known: KnownBags, source: Source, names: Sequence[str]) -> Int
     return places
 
 
-def _check_table(model: TableModel, bags: Bags, counts_are: str) -> None:
-    """Fits to other rows would say how sure another model is."""
-    fitted = model.facts.data
-    if fitted.labelled_rows:
-        raise InputError(
-            "the model was fitted with labels of rows (--row-labels), which the bootstrap cannot "
-            "use; leave --bootstrap out: the other intervals allow for them."
-        )
-    if fitted.counts_are != counts_are:
-        raise InputError(
-            f"the model was fitted to {fitted.counts_are or 'exact counts'}; these are "
-            f"{counts_are or 'exact counts'}. Give --labels-are, --noise and --clipped as in fit."
-        )
-    if (fitted.n_bags, fitted.rows_used) != (len(bags), bags.n_instances):
-        raise InputError(
-            "the bootstrap needs the table that the model was fitted to, of "
-            f"{fitted.rows_used:,} rows in {fitted.n_bags:,} bags; these are "
-            f"{bags.n_instances:,} in {len(bags):,}."
-        )
-
-
 def _around(share: float, reach: FloatArray | None, g: int, c: int) -> tuple[float, float] | None:
     if reach is None:
         return None
@@ -252,20 +185,6 @@ def _means(values: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
     sums = np.stack([np.bincount(group, v, n_groups) for v in values.T], axis=1)
     means: FloatArray = sums / rows[:, None]
     return means
-
-
-def _spread(drawn: FloatArray, X: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
-    """(G, C) standard deviations of shares over draws of coefficients (R, d + 1, C)."""
-    totals = np.zeros((len(drawn), n_groups, drawn.shape[2]))
-    for begin in range(0, len(X), _CHUNK):
-        part, own = X[begin : begin + _CHUNK], group[begin : begin + _CHUNK]
-        rows = np.bincount(own, minlength=n_groups)[:, None]
-        for total, coefficients in zip(totals, drawn, strict=True):
-            p = softmax(part @ coefficients[:-1] + coefficients[-1], axis=1)
-            total += _means(p, own, n_groups) * rows
-    shares = totals / np.maximum(np.bincount(group, minlength=n_groups), 1)[:, None]
-    spread: FloatArray = shares.std(axis=0, ddof=1)
-    return spread
 
 
 def duncan_davis(group: IntArray, n_groups: int, bags: Bags) -> FloatArray:
