@@ -380,7 +380,7 @@ BUGS = {
     "showing doubts": ("bagwise.tables.model.table_model.from_json", PREDICT),
     "reading digests": ("bagwise.storage.files._digests", PREDICT),
     "looking at a former output": (
-        "bagwise.tables.read.source._header",
+        "bagwise.tables.read.dialect.header",
         (*PREDICT[:-1], "old.csv"),
     ),
     "reading a result": ("bagwise.paper.run.check_history", ("table", "run")),

@@ -186,7 +186,7 @@ def test_rows_of_bags_without_shares_are_named_or_left_out(made: Path, tmp_path:
 
 
 def labels(numbers: Any) -> LabelTable:
-    return LabelTable(["A", "B"], ["no", "yes"], np.array(numbers, dtype=float), [Path("b.csv")])
+    return LabelTable(["A", "B"], ["no", "yes"], np.array(numbers, dtype=float), "b.csv")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from bagwise.cli import app
 from bagwise.limits import Limits
 from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.read.source import FileSource
 from bagwise.tables.use import importance
 from bagwise.tables.use.counted_rows import Counts
 from bagwise.tables.use.importance import importances
@@ -41,9 +42,8 @@ def test_falls_are_those_of_the_likelihood_by_convolution(made: Path, name: str)
         yes = {row["ward"]: int(row["yes"]) for row in csv.DictReader(file)}
     # The label file's order of bags is that of the rows; so is that of the encoded rows.
     from bagwise.tables.match.bag_table import encode_rows
-    from bagwise.tables.read.source import Source
 
-    source = Source(made / "rows.csv", typed=False)
+    source = FileSource(made / "rows.csv", typed=False)
     inputs, _ = encode_rows(source, model.columns, np.arange(800), 800)
     rng = np.random.default_rng(4)
 

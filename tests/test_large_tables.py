@@ -31,7 +31,7 @@ from bagwise.memory_size import bytes_of
 from bagwise.tables.encode.columns import Columns
 from bagwise.tables.encode.number_columns import _Numbering
 from bagwise.tables.fitting import fit_table
-from bagwise.tables.read.source import Source
+from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.streaming import StreamedSource
 from bagwise.tables.search import network_candidates as tuning
 from bagwise.tables.sort import sorted_table as large
@@ -326,7 +326,7 @@ def test_a_csv_file_has_the_same_types_and_rows_as_when_it_is_read_at_once(
     pcsv.write_csv(pa.table(table).drop(["truth", "date", "time"]), tmp_path / "d.csv")
     for files in (["a.csv"], ["a.csv", "b.csv"], ["d.csv", "c.parquet"]):
         paths = [tmp_path / name for name in files]
-        whole = Source(paths, as_text=["bag"], limits=limits)
+        whole = FileSource(paths, as_text=["bag"], limits=limits)
         streamed = StreamedSource(paths, ["bag"], 10**8, limits)
         assert streamed.schema == whole.schema
         assert streamed.rows == whole.rows

@@ -18,7 +18,7 @@ from bagwise import read_bags, stored_bags
 from bagwise.cli import app
 from bagwise.tables.fitting import fit_table
 from bagwise.tables.labels.label_file import read_labels
-from bagwise.tables.read.source import Source
+from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.streaming import StreamedSource
 from bagwise.tables.use.predict import is_prediction, label_table, predict_table
 
@@ -50,7 +50,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return place
 
 
-def rows(source: Source, columns: list[str] | None = None) -> dict[str, list[Any]]:
+def rows(source: FileSource, columns: list[str] | None = None) -> dict[str, list[Any]]:
     return pa.Table.from_batches(source.batches(columns)).to_pydict()
 
 
@@ -58,7 +58,7 @@ def rows(source: Source, columns: list[str] | None = None) -> dict[str, list[Any
 def test_folders_and_patterns_have_the_columns_of_their_folders(folder: Path, given: str) -> None:
     ending = next(folder.rglob("1.*")).suffix
     pattern = given.replace("*/*", f"*/*{ending}").replace(f"{ending}.*", f"{ending}")
-    found = Source(folder / pattern, typed=False)
+    found = FileSource(folder / pattern, typed=False)
     assert len(found.files) == 24
     assert found.schema.names == ["x", "kind", "year"]
     years = [str(year) for year in range(2010, 2022) for _ in range(20)]
@@ -73,14 +73,14 @@ def test_rows_are_those_of_pyarrow_datasets(folder: Path) -> None:
     other = ds.dataset(
         files, format=form, partitioning="hive", partition_base_dir=str(folder / "data")
     ).to_table()
-    own = rows(Source(folder / "data"))
+    own = rows(FileSource(folder / "data"))
     assert own["year"] == other["year"].to_pylist()
     assert own["x"] == other["x"].to_pylist()
 
 
 def test_a_streamed_table_is_the_same(folder: Path) -> None:
     for as_text in ([], ["year"]):
-        one = Source(folder / "data", as_text=as_text)
+        one = FileSource(folder / "data", as_text=as_text)
         other = StreamedSource(folder / "data", as_text, 100_000_000)
         assert one.schema == other.schema
         assert rows(one) == rows(other)
@@ -90,7 +90,7 @@ def test_values_are_unescaped_and_may_be_missing(tmp_path: Path) -> None:
     columns = {"x": [1.0] * 4, "town": TOWNS, "no": [1, 2, 3, 4]}
     pq.write_to_dataset(pa.table(columns), tmp_path / "data", partition_cols=["town", "no"])
     assert any("__HIVE_DEFAULT_PARTITION__" in str(file) for file in tmp_path.rglob("*"))
-    found = rows(Source(tmp_path / "data"))
+    found = rows(FileSource(tmp_path / "data"))
     assert dict(zip(found["no"], found["town"], strict=True)) == dict(enumerate(TOWNS, 1))
     assert dict(zip(found["x"], found["no"], strict=True)).keys() == {1.0}
 
@@ -98,12 +98,12 @@ def test_values_are_unescaped_and_may_be_missing(tmp_path: Path) -> None:
 def test_a_column_in_the_file_must_say_what_its_folder_says(tmp_path: Path) -> None:
     write(tmp_path / "month=05" / "a.parquet", {"x": [1.0], "month": [5]})
     write(tmp_path / "month=06" / "a.parquet", {"x": [2.0]})
-    assert rows(Source(tmp_path, typed=False)) == {"x": [1.0, 2.0], "month": ["05", "06"]}
+    assert rows(FileSource(tmp_path, typed=False)) == {"x": [1.0, 2.0], "month": ["05", "06"]}
     for ending in ("parquet", "csv"):
         write(tmp_path / "month=07" / f"a.{ending}", {"x": [2.0, 3.0], "month": [7, 8]})
         for source in (
-            lambda: Source(tmp_path),
-            lambda: Source(tmp_path, typed=False),
+            lambda: FileSource(tmp_path),
+            lambda: FileSource(tmp_path, typed=False),
             lambda: StreamedSource(tmp_path, [], 100_000_000),
         ):
             with pytest.raises(ValueError, match="has '8' in its column 'month', and its folder"):
@@ -125,13 +125,13 @@ def test_folders_that_do_not_go_together_are_named(
     for name in names:
         write(tmp_path / name, {"x": [1.0]})
     with pytest.raises(ValueError, match=message):
-        Source(tmp_path)
+        FileSource(tmp_path)
 
 
 def test_a_folder_without_tables_is_named(tmp_path: Path) -> None:
     (tmp_path / "_SUCCESS").touch()
     with pytest.raises(ValueError, match="is a folder without tables"):
-        Source(tmp_path)
+        FileSource(tmp_path)
 
 
 def test_bags_are_those_of_folders_in_memory_and_in_a_store(folder: Path, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from bagwise.tables.fitting import fit_table
 from bagwise.tables.match.heavy_tails import log_gain
 from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.read.notation import Written
-from bagwise.tables.read.source import Source
+from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.values import numbers_of
 from bagwise.tables.use.effects import effects
 from bagwise.tables.use.evaluate import evaluate_table
@@ -175,7 +175,7 @@ def test_parquet_says_the_order_of_its_categories(tmp_path: Path) -> None:
         pq.write_table(pa.table({"size": values}), tmp_path / name, row_group_size=15)
 
     write("0.parquet", ["S", "M", "L"])
-    source = Source(tmp_path / "0.parquet")
+    source = FileSource(tmp_path / "0.parquet")
     learner = ColumnLearner(source.schema)
     for batch in source.batches():
         learner.update(batch)
@@ -183,7 +183,7 @@ def test_parquet_says_the_order_of_its_categories(tmp_path: Path) -> None:
     assert column.encoded_names == ["size>=M", "size>=L", "size=(missing)"]
     assert encoded(column, ["L", "S"]).tolist() == [[1, 1, 0], [0, 0, 0]]
     write("1.parquet", ["L", "M", "S"])
-    source = Source(tmp_path / "*.parquet")
+    source = FileSource(tmp_path / "*.parquet")
     learner = ColumnLearner(source.schema)
     batches = [*source.batches()]
     learner.update(batches[0])

@@ -20,7 +20,7 @@ from bagwise import read_bags
 from bagwise.tables.encode.columns import Columns, Inputs
 from bagwise.tables.encode.learn_columns import ColumnLearner
 from bagwise.tables.labels.label_file import read_labels
-from bagwise.tables.read.source import Source
+from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.streaming import StreamedSource
 from bagwise.tables.read.values import MISSING, is_text, numbers_of
 
@@ -60,7 +60,7 @@ def write(path: Path, cells: list[str], name: str = "x") -> Path:
 
 def learnt(path: Path, **options: Any) -> tuple[Columns, Inputs]:
     """What training takes the column x of a file to be, and its rows in training."""
-    source = Source(path)
+    source = FileSource(path)
     learner = ColumnLearner(source.schema, ["x"], **options)
     for batch in source.batches():
         learner.update(batch)
@@ -68,7 +68,7 @@ def learnt(path: Path, **options: Any) -> tuple[Columns, Inputs]:
     return columns, encoded(columns, source)
 
 
-def encoded(columns: Columns, source: Source) -> Inputs:
+def encoded(columns: Columns, source: FileSource) -> Inputs:
     return np.concatenate([columns.encode(batch) for batch in source.batches()])
 
 
@@ -80,7 +80,7 @@ def test_a_word_for_no_value_means_the_same_in_training_and_predicting(
     for word in WORDS:
         path = write(tmp_path / f"rows.{file}", [*CELLS[kind], word])
         columns, trained = learnt(path)
-        predicted = encoded(columns, Source(path, typed=False))
+        predicted = encoded(columns, FileSource(path, typed=False))
         np.testing.assert_array_equal(predicted, trained, err_msg=repr(word))
         (column,) = columns.columns
         assert column.kind == kind, word
@@ -101,7 +101,7 @@ def test_text_of_a_parquet_file_means_what_it_means_in_a_csv_file(
     for i, values in enumerate((cells, cells.cast(pa.large_string()), cells.dictionary_encode())):
         pq.write_table(pa.table({"x": values}), tmp_path / f"{i}.parquet")
         for typed in (True, False):
-            source = Source(tmp_path / f"{i}.parquet", typed)
+            source = FileSource(tmp_path / f"{i}.parquet", typed)
             np.testing.assert_array_equal(encoded(columns, source), trained)
 
 
@@ -125,20 +125,20 @@ def test_predicting_takes_and_refuses_what_training_does(
 ) -> None:
     clean, _ = learnt(write(tmp_path / "clean.csv", CELLS[kind]))
     path = write(tmp_path / "rows.csv", [*CELLS[kind], cell])
-    accepted = is_text(Source(path).schema.field("x").type) is False
+    accepted = is_text(FileSource(path).schema.field("x").type) is False
     if kind == "numeric" and not accepted:  # many numbers and a text
         with pytest.raises(ValueError, match=re.escape(repr(cell))):
             learnt(path)
     else:
         columns, trained = learnt(path)
-        np.testing.assert_array_equal(encoded(columns, Source(path, typed=False)), trained)
+        np.testing.assert_array_equal(encoded(columns, FileSource(path, typed=False)), trained)
         assert columns.columns[0].kind == (kind if accepted else "category")
-    (batch,) = Source(path, typed=False).batches()
+    (batch,) = FileSource(path, typed=False).batches()
     if not accepted:
         with pytest.raises(ValueError, match=r"'x' has .* in row 16; .* is expected"):
             clean.encode(batch)
         return
-    typed = pa.Table.from_batches(Source(path).batches()).column("x")
+    typed = pa.Table.from_batches(FileSource(path).batches()).column("x")
     for values in (typed, batch.column("x")):
         numbers = numbers_of(values, kind, "x")
         np.testing.assert_array_equal(numbers, numbers_of(typed, kind, "x"))
@@ -152,7 +152,7 @@ def test_predicting_takes_and_refuses_what_training_does(
 )
 def test_numbers_are_read_as_they_are_written(tmp_path: Path, cell: str, number: float) -> None:
     path = write(tmp_path / "rows.csv", ["2", cell])
-    assert pa.Table.from_batches(Source(path).batches()).column("x").to_pylist() == [2, number]
+    assert pa.Table.from_batches(FileSource(path).batches()).column("x").to_pylist() == [2, number]
 
 
 def test_times_are_those_of_utc_also_beside_times_without_a_zone() -> None:
@@ -170,17 +170,17 @@ def test_the_batch_a_cell_is_in_does_not_change_what_it_means() -> None:
 
 def test_a_time_of_day_is_no_feature_in_csv_and_parquet(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.csv", ["10:30", "11:45:10", "NA"])
-    table = pa.Table.from_batches(Source(path).batches())
+    table = pa.Table.from_batches(FileSource(path).batches())
     pq.write_table(table, tmp_path / "rows.parquet")
     for file in (path, tmp_path / "rows.parquet"):
-        learner = ColumnLearner(Source(file).schema)
+        learner = ColumnLearner(FileSource(file).schema)
         assert learner.left_out == {"x": "of type time64[us]"}
 
 
 def test_a_column_without_any_value_is_left_out_also_where_it_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text("x,y\n" + "NA,1\n,2\n#NA,3\n")
-    learner = ColumnLearner(Source(path).schema, ["x", "y"])
+    learner = ColumnLearner(FileSource(path).schema, ["x", "y"])
     assert learner.names == ["y"]
     assert learner.left_out == {"x": "no row has a value"}
 
@@ -193,9 +193,9 @@ def test_a_file_of_nothing_but_na_says_what_the_files_beside_it_say(
 ) -> None:
     write(tmp_path / "0.csv", ["NA", "NA"])
     write(tmp_path / "1.csv", others)
-    first, _ = Source(tmp_path / "*.csv").batches()
+    first, _ = FileSource(tmp_path / "*.csv").batches()
     assert first.column("x").to_pylist() == expected
-    (text,) = Source(tmp_path / "0.csv", typed=False).batches()
+    (text,) = FileSource(tmp_path / "0.csv", typed=False).batches()
     columns, _ = learnt(tmp_path / "1.csv")
     np.testing.assert_array_equal(columns.encode(first), columns.encode(text))
 
@@ -275,14 +275,14 @@ def test_dots_of_thousands_are_known_by_the_numbers_beside_them(
 ) -> None:
     cells = ["3.756", "785", "10.185", "12", "1.000", "998", "NA"] * 3
     path = write(tmp_path / "rows.csv", cells)
-    source = StreamedSource(path, [], 10**9) if streamed else Source(path)
+    source = StreamedSource(path, [], 10**9) if streamed else FileSource(path)
     assert source.schema.field("x").type == pa.string()
     with pytest.warns(UserWarning, match="'10.185' is 10185"):
         columns, _ = learnt(path)
     (column,) = columns.columns
     assert column.kind == "numeric"
     # New rows are read in the same way, also where all of them have a dot.
-    new = Source(write(tmp_path / "new.csv", ["1.000", "2.500"]), typed=False)
+    new = FileSource(write(tmp_path / "new.csv", ["1.000", "2.500"]), typed=False)
     low, high = encoded(columns, new)[:, 0] * column.std + column.mean
     assert (round(low), round(high)) == (1000, 2500)
 
@@ -290,7 +290,7 @@ def test_dots_of_thousands_are_known_by_the_numbers_beside_them(
 @pytest.mark.parametrize("other", ["0.250", "12.5", "1260", "1.2345", "1e3"])
 def test_dots_of_decimals_stay_dots_of_decimals(tmp_path: Path, other: str) -> None:
     cells = ["3.756", "785", "10.185", "12", "1.000", "998", other]
-    assert Source(write(tmp_path / "rows.csv", cells)).schema.field("x").type == pa.float64()
+    assert FileSource(write(tmp_path / "rows.csv", cells)).schema.field("x").type == pa.float64()
 
 
 def labels(tmp_path: Path, text: str, **options: Any) -> Any:

@@ -28,7 +28,7 @@ from bagwise.tables.assess.held_out import (
 from bagwise.tables.encode.columns import Columns, Surprises
 from bagwise.tables.encode.learn_columns import ColumnLearner
 from bagwise.tables.labels.label_file import read_labels
-from bagwise.tables.read.source import Source
+from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.values import numbers_of
 from bagwise.tables.use.evaluate import calibration_error
 
@@ -62,7 +62,7 @@ def test_text_files_are_read_whatever_stands_between_columns(
 ) -> None:
     lines = [["id", "x", "note"], ["007", "1.5", '"a\nb"'], ["008", "", "c"]]
     path = write(tmp_path / name, "\n".join(mark.join(line) for line in lines) + "\n")
-    source = Source(path, typed=typed, as_text=["id"])
+    source = FileSource(path, typed=typed, as_text=["id"])
     table = pa.Table.from_batches(source.batches())
     assert table.column("id").to_pylist() == ["007", "008"]
     assert table.column("note").to_pylist() == ["a\nb", "c"]
@@ -72,7 +72,7 @@ def test_text_files_are_read_whatever_stands_between_columns(
 def test_several_files_are_one_table_in_the_order_of_their_names(tmp_path: Path) -> None:
     for i in (2, 0, 1):
         pq.write_table(pa.table({"x": [i, i + 10]}), tmp_path / f"{i}.parquet")
-    source = Source(tmp_path / "*.parquet")
+    source = FileSource(tmp_path / "*.parquet")
     assert source.rows == 6
     assert [x for batch in source.batches() for x in batch.column("x").to_pylist()] == [
         0,
@@ -87,7 +87,7 @@ def test_several_files_are_one_table_in_the_order_of_their_names(tmp_path: Path)
 def test_a_number_that_comes_late_does_not_change_what_a_column_is(tmp_path: Path) -> None:
     rows = ["1"] * 300_000 + ["2.5"]
     path = write(tmp_path / "a.csv", "x\n" + "\n".join(rows) + "\n")
-    source = Source(path)
+    source = FileSource(path)
     assert source.schema.field("x").type == pa.float64()
     assert source.rows == len(rows)
 
@@ -112,20 +112,20 @@ def test_files_that_cannot_be_one_table_are_named(
         content = text if isinstance(text, bytes) else text.encode()
         (tmp_path / f"{i}.csv").write_bytes(content)
     with pytest.raises(ValueError, match=message):
-        Source(tmp_path / "*.csv")
+        FileSource(tmp_path / "*.csv")
 
 
 def test_files_may_have_their_columns_in_another_order(tmp_path: Path) -> None:
     write(tmp_path / "0.csv", '"a; b";y\n1;2\n')
     write(tmp_path / "1.csv", '\ny;"a; b"\n4;3.5\n')
-    table = [batch.to_pydict() for batch in Source(tmp_path / "*.csv").batches()]
+    table = [batch.to_pydict() for batch in FileSource(tmp_path / "*.csv").batches()]
     assert table == [{"a; b": [1], "y": [2]}, {"a; b": [3.5], "y": [4]}]
 
 
 def test_compressed_csv_is_read(tmp_path: Path) -> None:
     with pa.CompressedOutputStream(str(tmp_path / "a.csv.gz"), "gzip") as file:
         pcsv.write_csv(pa.table({"x": [1, 2]}), file)
-    assert Source(tmp_path / "a.csv.gz").rows == 2
+    assert FileSource(tmp_path / "a.csv.gz").rows == 2
 
 
 # Columns
@@ -208,13 +208,13 @@ def test_rare_categories_share_a_column_and_identifiers_are_left_out() -> None:
 def test_times_with_a_zone_are_the_same_as_text_and_typed(tmp_path: Path) -> None:
     stamps = ["2024-05-01T10:00:00Z", "2024-05-02T10:00:00+02:00", "2024-05-03T10:00:00Z"]
     path = write(tmp_path / "a.csv", "t\n" + "\n".join(stamps) + "\n")
-    typed = Source(path)
+    typed = FileSource(path)
     learner = ColumnLearner(typed.schema)
     for batch in typed.batches():
         learner.update(batch)
     columns = learner.finish()
     assert columns.columns[0].kind == "date"
-    (text,), (known,) = Source(path, typed=False).batches(), typed.batches()
+    (text,), (known,) = FileSource(path, typed=False).batches(), typed.batches()
     np.testing.assert_array_equal(columns.encode(text), columns.encode(known))
 
 
@@ -224,7 +224,7 @@ def test_categories_of_numbers_are_the_same_in_fit_and_predict(tmp_path: Path) -
     columns = read_bags(rows, "bag", labels, categorical="zip").columns
     assert columns.columns[0].categories == ("01", "1.0", "NA", "True")
     surprises = Surprises()
-    for batch in Source(rows, typed=False).batches():
+    for batch in FileSource(rows, typed=False).batches():
         assert (columns.encode(batch, 0, surprises).sum(axis=1) == 1).all()
     assert not surprises.lines()
 
@@ -263,7 +263,7 @@ def test_text_among_numbers_is_named_also_for_a_chosen_feature(bad: Any, message
 
 def test_dates_with_the_day_first_and_points_are_dates(tmp_path: Path) -> None:
     texts = ["31.12.2020", "1.2.2021", "03.04.2021 12:00", "NA"]
-    source = Source(write(tmp_path / "d.csv", "\n".join(["d", *texts])))
+    source = FileSource(write(tmp_path / "d.csv", "\n".join(["d", *texts])))
     typed = next(source.batches()).column("d")
     assert [None if x is None else x.isoformat() for x in typed.to_pylist()] == [
         "2020-12-31T00:00:00",
@@ -432,7 +432,7 @@ def test_bags_are_compared_as_text_whatever_the_files_take_them_for(tmp_path: Pa
 def test_an_empty_parquet_file_is_not_asked_for_a_header(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"")
     with pytest.raises(ValueError, match=r"a\.parquet is empty; rows are expected"):
-        Source(tmp_path / "a.parquet")
+        FileSource(tmp_path / "a.parquet")
 
 
 def test_bags_that_do_not_match_are_named_or_left_out(tmp_path: Path) -> None:

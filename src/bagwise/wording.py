@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+from collections.abc import Iterable
 
 _DIGITS = re.compile(r"(\d{1,18})")
 _NUMBER = re.compile(r"[-+]?[0-9]{1,18}(\.[0-9]*)?")
@@ -18,6 +19,17 @@ def counted(n: float, one: str, many: str) -> str:
     """
     number = f"{n:,.0f}"
     return f"{number} {one if number == '1' else many}"
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Names in quotes, with commas between; of many, the first.
+
+    >>> listed(["age", "sex", "ward"], most=2)
+    "'age', 'sex' and 1 more"
+    """
+    found = list(names)
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return ", ".join(repr(name) for name in found[:most]) + more
 
 
 def one_line(text: str, most: int) -> str:

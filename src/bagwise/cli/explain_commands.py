@@ -64,7 +64,7 @@ def explain(
     """
     from bagwise.tables.labels.label_options import numbers_are_of
     from bagwise.tables.model.table_model import TableModel
-    from bagwise.tables.read.source import spooled
+    from bagwise.tables.read.paths import spooled
     from bagwise.tables.use.effects import effects
     from bagwise.tables.use.importance import importances
 
@@ -89,7 +89,7 @@ def counts_of(
     bag: str | None, labels: str | None, labels_are: NumbersAre, skip_unmatched: bool
 ) -> Counts | None:
     """The options that say where the counts of rows' bags are, if they are given."""
-    from bagwise.tables.read.source import columns_of
+    from bagwise.tables.read.paths import columns_of
     from bagwise.tables.use.counted_rows import Counts
 
     if (bag is None) != (labels is None):
@@ -188,7 +188,7 @@ def estimate(
     from bagwise.tables.encode.columns import Surprises
     from bagwise.tables.labels.label_options import numbers_are_of
     from bagwise.tables.model.table_model import TableModel
-    from bagwise.tables.read.source import columns_of, spooled
+    from bagwise.tables.read.paths import columns_of, spooled
     from bagwise.tables.use.effects import too_few_bags
     from bagwise.tables.use.estimate import estimate_shares
 

@@ -193,7 +193,7 @@ def fit(
     from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
     from bagwise.tables.fitting import fit_table
     from bagwise.tables.labels.label_options import numbers_are_of
-    from bagwise.tables.read.source import spooled
+    from bagwise.tables.read.paths import spooled
     from bagwise.training.ray_cluster import cluster
 
     stopped = partial(_stopped, out, memory, store)

@@ -81,7 +81,7 @@ def predict(
     from bagwise.cli.terminal import show_bags_used, show_doubts, show_written
     from bagwise.tables.labels.label_options import numbers_are_of
     from bagwise.tables.model.table_model import TableModel
-    from bagwise.tables.read.source import columns_of, spooled
+    from bagwise.tables.read.paths import columns_of, spooled
     from bagwise.tables.use.predict import predict_table
     from bagwise.tables.use.predict_on_ray import predict_on_ray
 
@@ -154,7 +154,7 @@ def label(
     from bagwise.cli.terminal import show_label_columns, show_unused_labels, show_written
     from bagwise.tables.labels.label_options import numbers_are_of
     from bagwise.tables.model.table_model import TableModel
-    from bagwise.tables.read.source import columns_of, spooled
+    from bagwise.tables.read.paths import columns_of, spooled
     from bagwise.tables.use.predict import label_table
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
@@ -191,7 +191,7 @@ def evaluate(
     """
     from bagwise.cli.terminal import show_scores, show_surprises
     from bagwise.tables.model.table_model import TableModel
-    from bagwise.tables.read.source import spooled
+    from bagwise.tables.read.paths import spooled
     from bagwise.tables.use.evaluate import evaluate_table
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
@@ -201,6 +201,6 @@ def evaluate(
 
 
 def _names(keep: str | None) -> list[str] | None:
-    from bagwise.tables.read.source import columns_of
+    from bagwise.tables.read.paths import columns_of
 
     return None if keep is None else columns_of(keep)

@@ -51,7 +51,7 @@ def report(
     from bagwise.storage.model_folder import CONFIG, FIT
     from bagwise.tables.labels.label_options import numbers_are_of
     from bagwise.tables.model.table_model import TableModel
-    from bagwise.tables.read.source import columns_of, spooled
+    from bagwise.tables.read.paths import columns_of, spooled
 
     with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
         if not folder.is_dir():

@@ -38,7 +38,7 @@ from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings, Tried
 from bagwise.tables.model.stored_covariance import intervals_of
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.read.source import Paths, columns_of
+from bagwise.tables.read.paths import Paths, columns_of
 from bagwise.tables.search import linear_candidates as linear
 from bagwise.tables.search.candidate import Trial, choose
 from bagwise.tables.search.linear_in_pieces import (

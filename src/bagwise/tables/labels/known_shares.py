@@ -30,7 +30,7 @@ def shares_of(labels: LabelTable, labels_are: NumbersAre = "auto") -> tuple[Floa
     Shares and percentages do not say what they are of; they are taken to be of 1000 rows, beside
     which rounding does not matter.
 
-    >>> labels = LabelTable(["A", "B"], ["no", "yes"], np.array([[3., 1.], [0., 5.]]), [])
+    >>> labels = LabelTable(["A", "B"], ["no", "yes"], np.array([[3., 1.], [0., 5.]]), "bags.csv")
     >>> shares_of(labels)
     (array([[0.75, 0.25],
            [0.  , 1.  ]]), array([4., 5.]))

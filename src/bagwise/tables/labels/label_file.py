@@ -26,7 +26,8 @@ from bagwise.tables.labels.cells import (
 )
 from bagwise.tables.labels.label_columns import TOTALS, named_columns, total_name, without_total
 from bagwise.tables.labels.label_numbers import numbers_of_cells, readable, said
-from bagwise.tables.read.source import Paths, Source
+from bagwise.tables.read.row_source import RowSource
+from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.read.values import category_texts
 from bagwise.wording import in_order
 
@@ -44,21 +45,18 @@ class LabelTable:
         numbers: (B, C) as they stand there, counts or proportions; NaN where one is not known, and
             for a second class that has no column: it has the rest of each bag. (B, C, 2) bounds
             where they are ranges.
-        files: that were read.
+        source: where the numbers come from, for messages.
         numbers_are: what they are: as it was said, but "ranges" where cells are such, and with the
             decimals that rounded ones have.
+        files: that were read; none of a frame.
     """
 
     ids: list[str]
     classes: list[str]
     numbers: FloatArray
-    files: list[Path]
+    source: str
     numbers_are: NumbersAre = "auto"
-
-    @property
-    def source(self) -> str:
-        """Where the numbers come from, for messages."""
-        return str(self.files[0])
+    files: Sequence[Path] = ()
 
 
 def bag_ids(batch: pa.RecordBatch | pa.Table, key: Sequence[str]) -> pa.Array:
@@ -81,7 +79,7 @@ def bag_ids(batch: pa.RecordBatch | pa.Table, key: Sequence[str]) -> pa.Array:
 
 
 def read_labels(
-    paths: Paths,
+    labels: Table,
     key: Sequence[str],
     classes: Iterable[str] | None = None,
     known: Sequence[str] | None = None,
@@ -94,7 +92,7 @@ def read_labels(
     then, or most bags have several rows. Counts may have ranges such as "<5" among them.
 
     Args:
-        paths: CSV, TSV or Parquet.
+        labels: CSV, TSV or Parquet, or a data frame.
         key: names of the bag's columns.
         classes: the class columns to use of a wide file; all but the bag's if not given. Where it
             has the column of one class alone, maybe with a total, a second one has the rest.
@@ -102,7 +100,7 @@ def read_labels(
             Other columns of a wide file are left out; a long one may lack a class.
         numbers_are: what the numbers are.
     """
-    found = _sorted(_read(paths, key, classes, known, numbers_are))
+    found = _sorted(_read(labels, key, classes, known, numbers_are))
     gaps = np.isnan(found.numbers).reshape(len(found.ids), -1)
     silent = np.flatnonzero(gaps.all(axis=1))
     if not len(silent):
@@ -127,7 +125,7 @@ def _sorted(labels: LabelTable) -> LabelTable:
 
 
 def _read(
-    paths: Paths,
+    labels: Table,
     key: Sequence[str],
     classes: Iterable[str] | None,
     known: Sequence[str] | None,
@@ -135,8 +133,8 @@ def _read(
 ) -> LabelTable:
     if not key:
         raise InputError("no bag column is given; name the column that says which bag a row is in.")
-    source = Source(paths, typed=False)
-    name = str(source.files[0])
+    source = open_rows(labels, keys=key, name="the table of labels")
+    name = source.name
     if known is not None and set(known) <= set(source.schema.names):
         classes = known
     source.require(key)
@@ -149,7 +147,7 @@ def _read(
         row = ids.is_null().index(True).as_py() + 1
         raise InputError(f"{name} has no bag in row {row}; {', '.join(key)} must be there.")
     chosen = None if classes is None else list(classes)
-    of_folders = source.partitions.names  # may name a bag, but no class
+    of_folders = source.folder_columns  # may name a bag, but no class
     beside = [x for x in table.column_names if x not in key and x not in of_folders]
     if chosen is None:
         beside = named_columns(table, beside, name)
@@ -161,9 +159,9 @@ def _read(
     of_numbers = [column for column in chosen or beside if column in table.column_names]
     table = without_thousands(table, of_numbers, ids, numbers_are, name)
     if said(numbers_are, "ranges") and any(column.endswith((LOW, HIGH)) for column in beside):
-        return _of_bounds(ids, table, beside, chosen or known, source.files)
+        return _of_bounds(ids, table, beside, chosen or known, source)
     if (pair := _with_the_rest(chosen or known, beside)) is not None:
-        return _two_classes(pair, ids, table, source.files, known, numbers_are)
+        return _two_classes(pair, ids, table, source, known, numbers_are)
     if chosen is not None:
         source.require(chosen)
     others = chosen or beside
@@ -181,7 +179,7 @@ def _read(
         if others[1] in texts or (looks_long and not _has_number(values[others[1]])):
             others.reverse()
         if looks_long:
-            found = _long(ids, table, others, values[others[1]], source.files, numbers_are)
+            found = _long(ids, table, others, values[others[1]], source, numbers_are)
             return found if known is None else _of_known(found, known, may_lack=True)
     _refuse_repeated(ids, name)
     if texts:
@@ -205,7 +203,7 @@ def _read(
         others = without_total(others, None if inexact else numbers, numbers_are, "column", name)
     others = sorted(others)
     numbers, are = numbers_of_cells({column: cells[column] for column in others}, name, numbers_are)
-    found = LabelTable(ids.to_pylist(), others, numbers, source.files, are)
+    found = LabelTable(ids.to_pylist(), others, numbers, name, are, source.files)
     return found if known is None else _of_known(found, known, may_lack=False)
 
 
@@ -240,13 +238,13 @@ def _two_classes(
     pair: tuple[str, str, str | None],
     ids: pa.Array,
     table: pa.Table,
-    files: list[Path],
+    source: RowSource,
     known: Sequence[str] | None,
     numbers_are: NumbersAre,
 ) -> LabelTable:
     """One class's numbers as they stand, and the rest for the other one."""
     one, _, total = pair
-    name = str(files[0])
+    name = source.name
     _refuse_repeated(ids, name)
     own, are = numbers_of_cells({one: readable(table, one, name)}, name, numbers_are)
     rest = np.full_like(own, np.nan)
@@ -260,7 +258,9 @@ def _two_classes(
         rest = totals - own
     classes = list(known) if known is not None else sorted(pair[:2])
     both = [own if label == one else rest for label in classes]
-    return LabelTable(ids.to_pylist(), classes, np.concatenate(both, axis=1), files, are)
+    return LabelTable(
+        ids.to_pylist(), classes, np.concatenate(both, axis=1), name, are, source.files
+    )
 
 
 def _of_bounds(
@@ -268,10 +268,10 @@ def _of_bounds(
     table: pa.Table,
     columns: list[str],
     classes: Sequence[str] | None,
-    files: list[Path],
+    source: RowSource,
 ) -> LabelTable:
     """Ranges from two columns for each class."""
-    name = str(files[0])
+    name = source.name
     _refuse_repeated(ids, name)
     found = bound_columns(columns, classes, name)
     if classes is None:
@@ -301,7 +301,7 @@ def _of_bounds(
                 f"{found[label][1]!r} for bag {ids[b].as_py()!r}; the lower bound must not be "
                 "above the upper one."
             )
-    return LabelTable(ids.to_pylist(), names, numbers, files, "ranges")
+    return LabelTable(ids.to_pylist(), names, numbers, name, "ranges", source.files)
 
 
 def _long(
@@ -309,11 +309,11 @@ def _long(
     table: pa.Table,
     columns: list[str],
     cells: Cells | None,
-    files: list[Path],
+    source: RowSource,
     numbers_are: NumbersAre,
 ) -> LabelTable:
     class_column, number_column = columns
-    name = str(files[0])
+    name = source.name
     classes = category_texts(table.column(class_column))
     if classes.null_count:
         row = classes.is_null().index(True).as_py() + 1
@@ -334,7 +334,7 @@ def _long(
     exact = None if numbers.ndim > 2 or np.isnan(numbers).any() else numbers
     used = without_total(labels, exact, are, "class", name)
     numbers = numbers[:, [columns_of_classes[label] for label in used]]
-    return LabelTable(found, used, numbers, files, are)
+    return LabelTable(found, used, numbers, name, are, source.files)
 
 
 def _of_known(labels: LabelTable, known: Sequence[str], may_lack: bool) -> LabelTable:

@@ -23,8 +23,10 @@ from bagwise.tables.labels.label_numbers import said
 from bagwise.tables.labels.label_options import in_option_words, in_words
 from bagwise.tables.labels.one_class import completed
 from bagwise.tables.labels.row_label_column import RowLabels, with_row_labels
-from bagwise.tables.read.source import Paths, Source, columns_of
-from bagwise.wording import counted
+from bagwise.tables.read.paths import columns_of
+from bagwise.tables.read.row_source import RowSource
+from bagwise.tables.read.source import Table, open_rows
+from bagwise.wording import counted, listed
 
 
 class BagTable(NamedTuple):
@@ -68,9 +70,9 @@ class MatchedRows:
 
 
 def read_bags(
-    data: Paths,
+    data: Table,
     bag: str | Iterable[str],
-    labels: Paths,
+    labels: Table,
     *,
     features: str | Iterable[str] | None = None,
     exclude: str | Iterable[str] | None = None,
@@ -108,7 +110,7 @@ def read_bags(
     ((3, 1), ['A', 'A', 'B'], {'no': 1, 'yes': 1})
     """
     key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)
-    source = Source(data, as_text=[*key, *categories, *levels])
+    source = open_rows(data, typed=True, as_text=[*key, *categories, *levels], keys=key)
     known = read_labels(labels, key, columns_of(classes) or None, numbers_are=labels_are)
     found = match_rows(
         source,
@@ -140,7 +142,7 @@ def read_bags(
 
 
 def match_rows(
-    source: Source,
+    source: RowSource,
     key: list[str],
     labels: LabelTable,
     *,
@@ -175,7 +177,7 @@ def match_rows(
     known = None if found is None else found.finish()
     alone = np.zeros(len(codes), dtype=np.bool_) if known is None else (codes < 0) & (known >= 0)
     nameless = int(((codes < 0) & ~alone).sum())
-    index, left_out = match_names(nameless, names, labels, str(source.files[0]), skip_unmatched)
+    index, left_out = match_names(nameless, names, labels, source.name, skip_unmatched)
     bag_of_row = np.where(codes >= 0, index[codes], -1)
     with in_option_words():
         targets = sorted_by_bag(
@@ -213,7 +215,11 @@ def without_absent_classes(rows: MatchedRows, source: str) -> MatchedRows:
 
 
 def match_some(
-    source: Source, key: list[str], labels: LabelTable, skip_unmatched: bool, progress: bool = False
+    source: RowSource,
+    key: list[str],
+    labels: LabelTable,
+    skip_unmatched: bool,
+    progress: bool = False,
 ) -> tuple[IntArray, list[str]]:
     """(N,) the bag of the label file that each row is in, -1 for none, and the bags of the rows
     that it does not have; those that have no row here do not matter.
@@ -221,14 +227,14 @@ def match_some(
     source.require(key)
     with RowProgress("reading", source.rows, progress) as bar:
         codes, names = _bag_codes(source, key, None, bar)
-    name = str(source.files[0])
+    name = source.name
     nameless = int((codes < 0).sum())
     index, left_out = match_names(nameless, names, labels, name, skip_unmatched, some=True)
     return np.where(codes >= 0, index[codes], -1), left_out
 
 
 def encode_rows(
-    source: Source, columns: Columns, order: IntArray, n_rows: int, progress: bool = False
+    source: RowSource, columns: Columns, order: IntArray, n_rows: int, progress: bool = False
 ) -> tuple[Inputs, Surprises]:
     """Read the rows once more, and put those of `order`, encoded, into this order.
 
@@ -261,7 +267,7 @@ def places(order: IntArray, n_rows: int) -> IntArray:
 
 
 def _bag_codes(
-    source: Source,
+    source: RowSource,
     key: list[str],
     learner: ColumnLearner | None,
     bar: RowProgress,
@@ -274,7 +280,7 @@ def _bag_codes(
 
 
 def bag_codes(
-    source: Source,
+    source: RowSource,
     key: list[str],
     learner: ColumnLearner | None,
     bar: RowProgress,
@@ -307,7 +313,7 @@ def bag_codes(
         yield codes
         any_row = True
     if not any_row:
-        raise InputError(f"{source.files[0]} has no rows.")
+        raise InputError(f"{source.name} has no rows.")
 
 
 def match_names(
@@ -333,14 +339,14 @@ def match_names(
     without_rows = [name for b, name in enumerate(labels.ids) if b not in known and not some]
     if not (index >= 0).any():
         raise InputError(
-            f"no bag is in both files: {data_name} has {_listed(names)}; "
-            f"{labels.source} has {_listed(labels.ids)}."
+            f"no bag is in both files: {data_name} has {listed(names)}; "
+            f"{labels.source} has {listed(labels.ids)}."
         )
     problems = []
     if without_labels:
-        problems.append(f"{labels.source} does not have {_listed(without_labels)}")
+        problems.append(f"{labels.source} does not have {listed(without_labels)}")
     if without_rows:
-        problems.append(f"{data_name} has no rows of {_listed(without_rows)}")
+        problems.append(f"{data_name} has no rows of {listed(without_rows)}")
     if nameless:
         problems.append(f"in {counted(nameless, 'row', 'rows')} of {data_name} no bag is named")
     if problems and not skip:
@@ -371,8 +377,3 @@ def plain_name(name: str) -> str:
     """
     parts = (re.sub(r"^(-?\d+)\.0+$", r"\1", part) for part in name.split(JOINT))
     return JOINT.join(parts)
-
-
-def _listed(names: list[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(repr(name) for name in names[:most]) + more

@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 from bagwise.errors import InputError
 from bagwise.limits import LIMITS, Limits
 from bagwise.memory_size import shown_size
-from bagwise.tables.read.source import Paths, Source, is_parquet, text_options
+from bagwise.tables.read.dialect import text_options
+from bagwise.tables.read.paths import Paths, is_parquet
+from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.type_inference import Inference
 from bagwise.tables.read.values import is_text
 
@@ -24,17 +26,17 @@ _LEAST = 32_000_000  # bytes for the rest
 _FEWEST = 1024  # rows of a batch
 
 
-class StreamedSource(Source):
-    """The same rows, types and batches as `Source` has, but no file is ever in memory as a whole.
+class StreamedSource(FileSource):
+    """As `FileSource`, the same rows, types and batches, but no file is ever in memory as a whole.
 
     The types of a CSV file's columns are found in a reading of their own. Batches have fewer rows
     where the budget asks for it.
 
     Args:
-        paths: see `Source`.
+        paths: see `FileSource`.
         as_text: likewise.
         budget: bytes of memory that may be used.
-        limits: see `Source`.
+        limits: see `FileSource`.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,9 @@ from bagwise.tables.match.bag_table import (
     without_absent_classes,
 )
 from bagwise.tables.match.heavy_tails import with_useful_logs
-from bagwise.tables.read.source import Paths, Source, columns_of, is_parquet, paths_of
+from bagwise.tables.read.frames import is_frame
+from bagwise.tables.read.paths import Paths, columns_of, is_parquet, paths_of
+from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.read.streaming import StreamedSource
 from bagwise.tables.sort.sorted_table import read_sorted
 from bagwise.tables.sort.store import Store
@@ -155,12 +157,13 @@ class Asked:
 
 
 def rows_in_memory(
-    data: Paths, labels: LabelTable, asked: Asked, progress: bool
-) -> tuple[list[Path], MatchedRows, torch.Tensor]:
+    data: Table, labels: LabelTable, asked: Asked, progress: bool
+) -> tuple[Sequence[Path], MatchedRows, torch.Tensor]:
     """The files, the bags and what the columns mean, and (N, width) the rows."""
-    texts = [file for file in paths_of(data) if not is_parquet(file)]
+    files = [] if is_frame(data) else paths_of(data)
+    texts = [file for file in files if not is_parquet(file)]
     refuse_more_than_memory(sum(file.stat().st_size for file in texts), "the table")
-    source = Source(data, as_text=asked.as_text, limits=asked.limits)
+    source = open_rows(data, typed=True, as_text=asked.as_text, keys=asked.key, limits=asked.limits)
     rows = match_rows(
         source,
         asked.key,

@@ -9,7 +9,8 @@ from bagwise.labels.targets import NumbersAre
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import MatchedRows, match_rows
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.read.source import Paths, Source
+from bagwise.tables.read.paths import Paths
+from bagwise.tables.read.row_source import RowSource
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Counts:
 
 
 def matched_rows(
-    model: TableModel, source: Source, counts: Counts, progress: bool = False
+    model: TableModel, source: RowSource, counts: Counts, progress: bool = False
 ) -> MatchedRows:
     """Which bag of the label file each row is in."""
     key = list(counts.key)

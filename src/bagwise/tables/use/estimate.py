@@ -17,7 +17,9 @@ from bagwise.tables.labels.label_file import bag_ids
 from bagwise.tables.match.bag_table import encode_rows
 from bagwise.tables.model.known_bags import KnownBags
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.read.source import Paths, Source
+from bagwise.tables.read.paths import Paths
+from bagwise.tables.read.row_source import RowSource
+from bagwise.tables.read.source import open_rows
 from bagwise.tables.use.counted_rows import Counts, matched_rows
 from bagwise.wording import in_order
 
@@ -84,7 +86,7 @@ def estimate_shares(
         )
     if not by:
         raise InputError("--by is empty; name the columns whose values make the groups.")
-    source = Source(data, typed=False, as_text=list(by))
+    source = open_rows(data, as_text=list(by))
     source.require([*by, *model.columns.names])
     codes, names = _groups(source, by, model.columns)
     bags, order = None, np.arange(len(codes))
@@ -137,7 +139,7 @@ def estimate_shares(
     ]
 
 
-def _bag_columns(model: TableModel, source: Source, given: Sequence[str]) -> list[str]:
+def _bag_columns(model: TableModel, source: RowSource, given: Sequence[str]) -> list[str]:
     """The columns that name the bags of rows, for a model with bag effects."""
     source.require(given)
     names = model.bag_columns(source.schema.names, given)
@@ -151,7 +153,7 @@ def _bag_columns(model: TableModel, source: Source, given: Sequence[str]) -> lis
     return names
 
 
-def _bags_of_rows(known: KnownBags, source: Source, names: Sequence[str]) -> IntArray:
+def _bags_of_rows(known: KnownBags, source: RowSource, names: Sequence[str]) -> IntArray:
     """(N,) the number of each row's bag: that of a known one, and beyond of new ones, each with a
     number of its own. A row without a bag is alone in a new one.
     """
@@ -225,7 +227,7 @@ def _texts(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _groups(
-    source: Source, by: Sequence[str], columns: Columns
+    source: RowSource, by: Sequence[str], columns: Columns
 ) -> tuple[IntArray, list[tuple[str, ...]]]:
     """(N,) the group of each row, and the values that make each group, sorted.
 
@@ -240,7 +242,7 @@ def _groups(
         values = list(zip(*(text.to_pylist() for text in texts), strict=True))
         parts.append([numbers.setdefault(value, len(numbers)) for value in values])
     if not numbers:
-        raise InputError(f"{source.files[0]} has no rows.")
+        raise InputError(f"{source.name} has no rows.")
     names = sorted(
         numbers,
         key=lambda group: [

@@ -17,7 +17,8 @@ from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.label_file import bag_ids
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.read.source import Paths, Source
+from bagwise.tables.read.paths import Paths
+from bagwise.tables.read.source import open_rows
 from bagwise.tables.read.values import category_texts, cleaned
 
 BINS = 15
@@ -76,7 +77,7 @@ def evaluate_table(model: TableModel, data: Paths, target: str, progress: bool =
     class of the model. A model with bag effects uses those of its bags, where the table says which
     bag a row is in.
     """
-    source = Source(data, typed=False)
+    source = open_rows(data)
     source.require([target, *model.columns.names])
     key = model.bag_columns(source.schema.names)
     surprises = Surprises()
@@ -102,10 +103,10 @@ def evaluate_table(model: TableModel, data: Paths, target: str, progress: bool =
             row += batch.num_rows
             bar.advance(batch.num_rows)
     if not row:
-        raise InputError(f"{source.files[0]} has no rows.")
+        raise InputError(f"{source.name} has no rows.")
     y, log_probs = np.concatenate(truth), torch.cat(predictions).numpy()
     if not len(y):
-        raise InputError(f"no row of {source.files[0]} has a label in the column {target!r}.")
+        raise InputError(f"no row of {source.name} has a label in the column {target!r}.")
     guess, confidence = log_probs.argmax(-1), np.exp(log_probs.max(-1))
     shares = np.bincount(y) / len(y)
     everything = np.arange(len(model.classes))

@@ -15,7 +15,8 @@ from bagwise.progress import WorkProgress
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.match.bag_table import encode_rows
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.read.source import Paths, Source
+from bagwise.tables.read.paths import Paths
+from bagwise.tables.read.source import open_rows
 from bagwise.tables.use.counted_rows import Counts, matched_rows
 from bagwise.training.evaluation import log_likelihoods
 
@@ -68,7 +69,7 @@ def importances(
         progress: show a bar, on a terminal.
         limits: how many rows are taken, and sizes of what is read at a time.
     """
-    source = Source(data, typed=False, limits=limits)
+    source = open_rows(data, limits=limits)
     found = matched_rows(model, source, counts, progress)
     order, bags = found.targets.order, found.targets.bags
     rng = np.random.default_rng(seed)

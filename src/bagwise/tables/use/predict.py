@@ -27,7 +27,9 @@ from bagwise.tables.labels.known_shares import refuse_inexact, shares_of
 from bagwise.tables.labels.label_file import bag_ids, read_labels
 from bagwise.tables.match.bag_table import match_rows, match_some, places
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.read.source import Paths, Source
+from bagwise.tables.read.paths import Paths
+from bagwise.tables.read.row_source import RowSource
+from bagwise.tables.read.source import open_rows
 
 LABEL, MOST_PROBABLE = "label", "most_probable"
 _KINDS = (".parquet", ".pq", ".csv", ".tsv")
@@ -91,7 +93,7 @@ def predict_table(
         skip_unmatched: leave out rows of bags that it does not have.
         limits: sizes of what is read at a time.
     """
-    source = Source(data, typed=False, limits=limits)
+    source = open_rows(data, limits=limits)
     known = None
     if labels is not None:
         if not key:
@@ -112,7 +114,7 @@ def predict_table(
 
 def predict_rows(
     model: TableModel,
-    source: Source,
+    source: RowSource,
     schema: pa.Schema,
     out: Path,
     kept: list[str],
@@ -146,13 +148,13 @@ def predict_rows(
             row += batch.num_rows
             watch(batch.num_rows)
         if not (row or may_be_empty):
-            raise InputError(f"{source.files[0]} has no rows.")
+            raise InputError(f"{source.name} has no rows.")
     return Written(row, surprises, of_known_bags=of_known if model.known_bags else None)
 
 
 def _predict_by_shares(
     model: TableModel,
-    source: Source,
+    source: RowSource,
     kept: list[str],
     out: Path,
     place: IntArray,
@@ -218,7 +220,7 @@ def label_table(
     is not used: it may come from the same counts, which would count twice. With `row_labels`, a
     column of labels of some rows, these are kept and the others have the rest of the counts.
     """
-    source = Source(data, typed=False, limits=limits)
+    source = open_rows(data, limits=limits)
     known = read_labels(labels, key, known=model.classes, numbers_are=labels_are)
     _check_out(out, [*source.files, *known.files], model.classes, force)
     source.require([*key, *model.columns.names])
@@ -279,7 +281,7 @@ def label_table(
 
 
 def kept_columns(
-    source: Source, model: TableModel, keep: Sequence[str] | None, *more: str
+    source: RowSource, model: TableModel, keep: Sequence[str] | None, *more: str
 ) -> list[str]:
     """The columns to copy, checked against those that are added."""
     if keep is None:
@@ -313,8 +315,8 @@ def is_prediction(path: Path, classes: Sequence[str]) -> bool:
     """Whether the last columns of a file are those of predictions; not if it is no table at all."""
     names = _added(classes)
     try:
-        source = Source(path, typed=False)
-        added = source.partitions.names  # of its folder
+        source = open_rows(path)
+        added = source.folder_columns  # of its folder
         return [name for name in source.schema.names if name not in added][-len(names) :] == names
     except InputError:
         return False

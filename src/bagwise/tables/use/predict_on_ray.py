@@ -20,7 +20,8 @@ from bagwise.storage.files import unfinished
 from bagwise.storage.model_folder import replace_folder
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.read.source import Paths, Source
+from bagwise.tables.read.paths import Paths
+from bagwise.tables.read.source import open_rows
 from bagwise.tables.use.predict import Written, is_prediction, kept_columns, predict_rows
 from bagwise.training.ray_cluster import cluster
 
@@ -55,7 +56,7 @@ def predict_on_ray(
         force: replace also a folder that holds other files.
     """
     fitted = TableModel.load(model)
-    source = Source(data, typed=False)
+    source = open_rows(data)
     _check_folder(out, source.files, model, fitted.classes, force)
     source.require([*key, *fitted.columns.names])
     settings = {
@@ -79,7 +80,7 @@ def predict_on_ray(
                 total = _sum(total, found)
                 bar.advance(found["rows"])
         if not total.rows:
-            raise InputError(f"{source.files[0]} has no rows.")
+            raise InputError(f"{source.name} has no rows.")
         replace_folder(new, place)
     return total
 
@@ -167,7 +168,7 @@ def _predicted(
             )
         written = predict_rows(
             _loaded(model),
-            Source(file, typed=False),
+            open_rows(file),
             schema,
             out,
             kept,
