@@ -69,7 +69,8 @@ def to_arrow(frame: Any, name: str, keys: Sequence[str] = ()) -> pa.Table:
             table = pa.table(frame)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InputError(f"{name} cannot be read as a table: {error}") from error
-        return table.replace_schema_metadata(None)
+        columns = [_plain_text(column) for column in table.columns]
+        return pa.Table.from_arrays(columns, names=table.column_names)
     columns = {}
     for key in keys:
         if key in (frame.index.names or ()) and key not in frame.columns:
@@ -79,6 +80,22 @@ def to_arrow(frame: Any, name: str, keys: Sequence[str] = ()) -> pa.Table:
             raise InputError(f"{name} has more than one column {str(label)!r}; rename one.")
         columns[str(label)] = _column(frame.iloc[:, place], label, name)
     return pa.table(columns)
+
+
+def _plain_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Categories whose texts are views, as polars has them, with plain texts: few functions of
+    Arrow take views in dictionaries.
+    """
+    kind = column.type
+    if not pa.types.is_dictionary(kind) or not pa.types.is_string_view(kind.value_type):
+        return column
+    chunks = [
+        pa.DictionaryArray.from_arrays(
+            chunk.indices, chunk.dictionary.cast(pa.string()), ordered=kind.ordered
+        )
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, pa.dictionary(kind.index_type, pa.string(), kind.ordered))
 
 
 def _column(values: Any, label: object, name: str) -> pa.Array | pa.ChunkedArray:
