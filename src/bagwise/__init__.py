@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
     from bagwise.errors import BagwiseError, InputError
     from bagwise.estimator import BagKFold, LLPClassifier, bag_scorer
+    from bagwise.logistic import BagLogisticRegression
     from bagwise.losses import (
         cc_loss,
         dllp_loss,
@@ -29,6 +30,7 @@ __all__ = [
     "BagData",
     "BagDataset",
     "BagKFold",
+    "BagLogisticRegression",
     "Bags",
     "BagwiseError",
     "DiscreteGaussian",
@@ -64,6 +66,7 @@ _ROOMS = {
     "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
     "errors": ("BagwiseError", "InputError"),
     "estimator": ("BagKFold", "LLPClassifier", "bag_scorer"),
+    "logistic": ("BagLogisticRegression",),
     "losses": (
         "cc_loss",
         "dllp_loss",

@@ -23,7 +23,7 @@ from bagwise.estimator.bag_folds import split_bags
 from bagwise.estimator.calibration import calibrate
 from bagwise.estimator.defaults import share_held_out
 from bagwise.estimator.maximum_likelihood import fit_by_likelihood, fits_by_likelihood
-from bagwise.estimator.mixups import (
+from bagwise.labels.mixups import (
     refuse_swapped,
     three_parts,
     warn_of_ids,

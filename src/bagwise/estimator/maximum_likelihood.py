@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import nn
 
 from bagwise.data import BagData
 from bagwise.estimator.parameters import new_method, trains_step_by_step
-from bagwise.likelihood import LinearFit, fit_linear
-from bagwise.likelihood.fit_summary import LikelihoodFit, objective_of
-from bagwise.likelihood.splits import choose_on, fold_numbers, splits_of
+from bagwise.likelihood import LinearFit
+from bagwise.likelihood.choose_linear import choose_linear
+from bagwise.likelihood.fit_summary import LikelihoodFit
 from bagwise.limits import LIMITS, Limits
-from bagwise.training.temperature import divide_logits, fit_temperature
+from bagwise.training.temperature import divide_logits
 
 if TYPE_CHECKING:
     from bagwise.estimator.classifier import LLPClassifier
@@ -63,17 +62,7 @@ def fit_by_likelihood(
     """
     inputs = data.inputs
     assert isinstance(inputs, torch.Tensor)
-    X, bags = model[0](inputs).flatten(1).double().numpy(), data.bags
-    if len(bags) < 2:
-        fit = fit_linear(X, bags)
-        set_linear(model, fit)
-        return LikelihoodFit(fit.ridge, objective_of(fit)), 1.0
-    splits = splits_of(bags, seed, limits=limits)
-    found = choose_on(X, bags, fold_numbers(len(bags), splits))
+    found = choose_linear(model[0](inputs).flatten(1).double().numpy(), data.bags, seed, limits)
     set_linear(model, found.fit)
-    held_out = np.flatnonzero(found.folds >= 0)
-    logits = torch.from_numpy(found.held_out_logits[bags.rows(held_out)])
-    temperature = fit_temperature(logits.log_softmax(-1).float(), bags.select(held_out))
-    divide_logits(model, temperature)
-    history = [{"ridge": tried.ridge, "val_bag_loss": -tried.score} for tried in found.path]
-    return LikelihoodFit(found.ridge, objective_of(found.fit), history), temperature
+    divide_logits(model, found.temperature)
+    return found.summary(), found.temperature

@@ -14,7 +14,7 @@ from torch import nn
 from bagwise.bags import FloatArray
 from bagwise.data import BagData
 from bagwise.errors import InputError
-from bagwise.estimator.mixups import (
+from bagwise.labels.mixups import (
     refuse_ids_as_labels,
     refuse_swapped,
     refuse_unknown_labels,

@@ -33,6 +33,9 @@ def most_probable_labeling(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
     >>> most_probable_labeling(log_probs, Bags([3], [[1, 2]]))
     tensor([0, 1, 1])
     """
+    if isinstance(log_probs, np.ndarray):
+        tensor = torch.from_numpy(np.require(log_probs, np.float64, ["C", "W"]))
+        return most_probable_labeling(tensor, bags).numpy()
     check_shapes(log_probs, bags)
     log_p, _ = checked_array(bags.others_impossible(log_probs), bags)
     labels = np.empty(len(log_p), dtype=np.int64)

@@ -1,0 +1,286 @@
+"""Logistic regression from the label counts of bags, for arrays, in scikit-learn's manner."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bagwise.bags import Bags, FloatArray
+from bagwise.checks import TRUE_OR_FALSE, check_all, real_number
+from bagwise.errors import InputError
+from bagwise.labels.kinds import NumbersAre
+from bagwise.labels.mixups import (
+    refuse_ids_as_labels,
+    refuse_swapped,
+    refuse_unknown_labels,
+    warn_of_ids,
+    warn_of_other_rows,
+)
+from bagwise.labels.proportions import Proportions
+from bagwise.labels.targets import BagTargets, bag_targets, ids_or_none, label_targets
+from bagwise.likelihood import Covariance, covariance, fit_for_intervals, fit_linear
+from bagwise.likelihood.choose_linear import ChosenLinear, choose_linear
+from bagwise.posterior import bag_posterior, log_likelihoods, most_probable_labeling
+
+_PARAMETERS = {
+    "ridge": real_number(0, math.inf, with_low=True).or_name("auto"),
+    "standardize": TRUE_OR_FALSE,
+}
+
+
+class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Multinomial logistic regression, learned from the label counts or proportions of bags.
+
+    The likelihood is that of the bags' counts, and it is maximized: the model of `bagwise.fit` with
+    `model="linear"`, for features that are numbers already.
+
+    Args:
+        ridge: strength of the penalty on standardized columns; "auto" chooses it, and a temperature
+            for the probabilities, on held-out bags.
+        standardize: standardize the columns of X before the fit.
+        random_state: random seed of the folds in which bags are held out.
+
+    Attributes:
+        classes_: (C,) class labels.
+        coef_: (C, d) coefficients in the units of X; (1, d) for two classes.
+        intercept_: (C,) intercepts; (1,) for two classes.
+        covariance_: covariance of the coefficients over samples of bags, see
+            `bagwise.likelihood.Covariance`; it is computed when it is first used, for standardized
+            columns and a weaker penalty than that of the predictions.
+        ridge_: the penalty that was used.
+        temperature_: what logits were divided by.
+        n_features_in_: columns of X.
+
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X, bags = X[:, :3], np.arange(len(y)) // 10
+    >>> counts = {b: np.bincount(y[bags == b], minlength=2) for b in range(57)}
+    >>> model = BagLogisticRegression().fit(X, bags, counts)
+    >>> model.score(X, y) > 0.85
+    True
+    >>> model.conf_int().shape
+    (1, 3, 2)
+    """
+
+    # With scikit-learn's metadata routing, `fit` is handed these without being asked to.
+    __metadata_request__fit = {  # noqa: RUF012
+        "bags": True,
+        "proportions": True,
+        "numbers_are": True,
+        "labels": True,
+    }
+
+    def __init__(
+        self,
+        ridge: float | Literal["auto"] = "auto",
+        *,
+        standardize: bool = True,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.ridge = ridge
+        self.standardize = standardize
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: npt.ArrayLike | None = None,
+        proportions: Proportions | None = None,
+        *,
+        bags: npt.ArrayLike | None = None,
+        numbers_are: NumbersAre = "auto",
+        labels: npt.ArrayLike | None = None,
+    ) -> BagLogisticRegression:
+        """Learn from bags, `fit(X, bags, proportions)`, or from labels, `fit(X, y)`.
+
+        Args:
+            X: (N, d) features.
+            y: (N,) the bag of each row, in any order; without `proportions`, the label of each row.
+            proportions: counts or proportions of each bag's labels: a mapping id -> {class: number}
+                or id -> [numbers], a data frame indexed by id with a column for each class, or an
+                array (B, C) for the ids 0 .. B-1.
+            bags: (N,) the bag of each row, where scikit-learn needs `y` for a scorer.
+            numbers_are: what `proportions` holds where it is not exact, see
+                `bagwise.labels.kinds.NumbersAre`.
+            labels: (N,) labels of rows that are known besides, None or NaN for the others.
+        """
+        check_all(_PARAMETERS, self)
+        refuse_swapped(y)
+        warn_of_other_rows(2, X=X, y=y, bags=bags, labels=labels)
+        if bags is not None and proportions is None:
+            raise InputError("bags are given without proportions; what is known of them is needed.")
+        given = y if bags is None else bags
+        rows, ids = validate_data(
+            self, X, given if proportions is None else ids_or_none(given), dtype=np.float64
+        )
+        if proportions is None:
+            if labels is not None:
+                raise InputError("labels of rows go with bags and proportions; here y are labels.")
+            check_classification_targets(ids)
+            warn_of_ids(ids)
+            targets = label_targets(ids)
+        else:
+            targets = bag_targets(ids, proportions, None, numbers_are, labels)
+        if len(targets.classes) < 2:
+            raise InputError(
+                f"there is one class, {targets.classes.tolist()[0]!r}; at least two are needed."
+            )
+        self.classes_, self._from_bags = targets.classes, proportions is not None
+        self._mean, self._std = _scales(rows) if self.standardize else (np.zeros(1), np.ones(1))
+        self._X = (rows[targets.order] - self._mean) / self._std
+        self._bags = targets.bags
+        self.__dict__.pop("covariance_", None)
+        self._chosen = self._fitted(self._X, targets.bags)
+        self.ridge_, self.temperature_ = self._chosen.fit.ridge, self._chosen.temperature
+        return self
+
+    def _fitted(self, X: FloatArray, bags: Bags) -> ChosenLinear:
+        if self.ridge != "auto":
+            return ChosenLinear(fit_linear(X, bags, float(self.ridge)))
+        seed = 0
+        if self.random_state is not None:
+            seed = int(check_random_state(self.random_state).randint(2**31))
+        return choose_linear(X, bags, seed)
+
+    @cached_property
+    def covariance_(self) -> Covariance:
+        """Covariance of the coefficients over samples of bags."""
+        check_is_fitted(self, "classes_")
+        fit = fit_for_intervals(self._X, self._bags, self._chosen.fit)
+        return covariance(self._X, self._bags, fit)
+
+    @property
+    def coef_(self) -> FloatArray:
+        """(C, d) coefficients in the units of X; (1, d) for two classes."""
+        check_is_fitted(self, "classes_")
+        W = self._chosen.fit.weights / self.temperature_
+        return _shown((W / self._std.reshape(-1, 1)).T)
+
+    @property
+    def intercept_(self) -> FloatArray:
+        """(C,) intercepts in the units of X; (1,) for two classes."""
+        check_is_fitted(self, "classes_")
+        fit = self._chosen.fit
+        shift = (self._mean / self._std) @ np.broadcast_to(fit.weights, (fit.weights.shape))
+        return _shown((fit.intercept - shift) / self.temperature_)
+
+    def conf_int(self, level: float = 0.95) -> FloatArray:
+        """(C, d, 2) low and high end of an interval for each coefficient; (1, d, 2) for two classes.
+
+        Bags are what is sampled (sandwich estimate, Student's t). The penalty of the predictions
+        would make intervals too short, so they lie around coefficients with a weaker one.
+        """
+        found = self.covariance_
+        W, (errors, _) = found.fit.weights, found.standard_errors()
+        scale = self._std.reshape(-1, 1)
+        middle, reach = _shown((W / scale).T), found.quantile(level) * (errors / scale).T
+        if len(self.classes_) == 2:
+            reach = 2 * reach[1:]  # of a difference of two weights that sum to 0
+        return np.stack([middle - reach, middle + reach], axis=-1)
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """(N, C) logits; with two classes (N,), the second's minus the first's."""
+        logits = self._logits(self._rows(X))
+        return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
+
+    def predict_log_proba(self, X: Any) -> FloatArray:
+        """(N, C) log-probabilities of the classes, in the order of `classes_`."""
+        found: FloatArray = log_softmax(self._logits(self._rows(X)), axis=-1)
+        return found
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """(N, C) probabilities of the classes, in the order of `classes_`."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """(N,) the most probable class of each row."""
+        found: npt.NDArray[Any] = self.classes_[self._logits(self._rows(X)).argmax(axis=-1)]
+        return found
+
+    def score(self, X: Any, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> float:
+        """Accuracy, where the true labels y of single rows are known; see `bag_score`."""
+        check_is_fitted(self, "classes_")
+        warn_of_other_rows(2, X=X, y=y)
+        if self._from_bags:
+            refuse_ids_as_labels(y, self.classes_)
+        return float(super().score(X, y, sample_weight))
+
+    def bag_score(
+        self,
+        X: Any,
+        bags: npt.ArrayLike,
+        proportions: Proportions | None = None,
+        numbers_are: NumbersAre = "auto",
+    ) -> float:
+        """Mean log P(S|X) / K per row of these bags: the higher, the better."""
+        rows, targets = self._matched(X, bags, proportions, numbers_are)
+        logits = self._logits(rows)[targets.order]
+        return float(log_likelihoods(logits, targets.bags).sum()) / len(logits)
+
+    def label_bags(
+        self,
+        X: Any,
+        bags: npt.ArrayLike,
+        proportions: Proportions,
+        numbers_are: NumbersAre = "auto",
+    ) -> tuple[FloatArray, npt.NDArray[Any]]:
+        """Label the rows of bags whose counts are known, with these counts taken into account.
+
+        Returns:
+            ((N, C) the probability of each class given the bag's counts, (N,) the most probable
+            labels with exactly those counts), in the order of the rows given.
+        """
+        rows, targets = self._matched(X, bags, proportions, numbers_are)
+        log_probs = log_softmax(self._logits(rows)[targets.order], axis=-1)
+        posterior = np.empty(log_probs.shape)
+        posterior[targets.order] = bag_posterior(log_probs, targets.bags).weights
+        labels = np.empty(len(log_probs), dtype=self.classes_.dtype)
+        labels[targets.order] = self.classes_[most_probable_labeling(log_probs, targets.bags)]
+        return posterior, labels
+
+    def _rows(self, X: Any) -> FloatArray:
+        check_is_fitted(self, "classes_")
+        found: FloatArray = validate_data(self, X, reset=False, dtype=np.float64)
+        return found
+
+    def _logits(self, rows: FloatArray) -> FloatArray:
+        fit = self._chosen.fit
+        logits = ((rows - self._mean) / self._std) @ fit.weights + fit.intercept
+        found: FloatArray = logits / self.temperature_
+        return found
+
+    def _matched(
+        self, X: Any, bags: npt.ArrayLike, proportions: Proportions | None, numbers_are: NumbersAre
+    ) -> tuple[FloatArray, BagTargets]:
+        """Rows and bags of the classes that the model knows."""
+        check_is_fitted(self, "classes_")
+        refuse_swapped(bags)
+        warn_of_other_rows(3, X=X, bags=bags)
+        given = bags if proportions is None else ids_or_none(bags)
+        rows, ids = validate_data(self, X, given, reset=False, dtype=np.float64)
+        if proportions is not None:
+            return rows, bag_targets(ids, proportions, self.classes_, numbers_are)
+        refuse_unknown_labels(ids, self.classes_)
+        return rows, label_targets(ids, self.classes_)
+
+
+def _scales(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(d,) mean and spread of each column, as `bagwise.networks.Standardize` has them."""
+    mean, std = rows.mean(axis=0), rows.std(axis=0)
+    varies = std > np.maximum(1e-13 * np.abs(mean), np.finfo(np.float32).tiny)
+    deviation = np.maximum(np.abs(rows - mean).mean(axis=0), 1e-300)
+    return mean, np.where(varies, np.maximum(std, math.sqrt(2 / math.pi) * std**2 / deviation), 1.0)
+
+
+def _shown(values: FloatArray) -> FloatArray:
+    """Of C classes all; of two, the second's against the first's."""
+    return values[1:] - values[:1] if len(values) == 2 else values
