@@ -135,7 +135,8 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 f"there is one class, {targets.classes.tolist()[0]!r}; at least two are needed."
             )
         self.classes_, self._from_bags = targets.classes, proportions is not None
-        self._mean, self._std = _scales(rows) if self.standardize else (np.zeros(1), np.ones(1))
+        d = rows.shape[1]
+        self._mean, self._std = _scales(rows) if self.standardize else (np.zeros(d), np.ones(d))
         self._X = (rows[targets.order] - self._mean) / self._std
         self._bags = targets.bags
         self.__dict__.pop("covariance_", None)
@@ -163,14 +164,14 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """(C, d) coefficients in the units of X; (1, d) for two classes."""
         check_is_fitted(self, "classes_")
         W = self._chosen.fit.weights / self.temperature_
-        return _shown((W / self._std.reshape(-1, 1)).T)
+        return _shown((W / self._std[:, None]).T)
 
     @property
     def intercept_(self) -> FloatArray:
         """(C,) intercepts in the units of X; (1,) for two classes."""
         check_is_fitted(self, "classes_")
         fit = self._chosen.fit
-        shift = (self._mean / self._std) @ np.broadcast_to(fit.weights, (fit.weights.shape))
+        shift = (self._mean / self._std) @ fit.weights
         return _shown((fit.intercept - shift) / self.temperature_)
 
     def conf_int(self, level: float = 0.95) -> FloatArray:
@@ -181,7 +182,7 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """
         found = self.covariance_
         W, (errors, _) = found.fit.weights, found.standard_errors()
-        scale = self._std.reshape(-1, 1)
+        scale = self._std[:, None]
         middle, reach = _shown((W / scale).T), found.quantile(level) * (errors / scale).T
         if len(self.classes_) == 2:
             reach = 2 * reach[1:]  # of a difference of two weights that sum to 0
@@ -203,8 +204,9 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """(N,) the most probable class of each row."""
-        found: npt.NDArray[Any] = self.classes_[self._logits(self._rows(X)).argmax(axis=-1)]
-        return found
+        best = self._logits(self._rows(X)).argmax(axis=-1)
+        labels: npt.NDArray[Any] = self.classes_[best]
+        return labels
 
     def score(self, X: Any, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> float:
         """Accuracy, where the true labels y of single rows are known; see `bag_score`."""
