@@ -17,6 +17,10 @@ class InputError(BagwiseError, ValueError):
     """Something that was given cannot be used: a value, a file, a combination of options."""
 
 
+class UsageError(InputError):
+    """An argument or an option cannot be used, whatever the data are."""
+
+
 class InputTypeError(InputError, TypeError):
     """Something that was given is of another type than is expected."""
 

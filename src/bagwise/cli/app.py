@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
+import math
 import platform
 import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, TypeVar
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
 
+import numpy as np
 import typer
 from rich.console import Console, ConsoleDimensions
 from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from bagwise import __version__
-from bagwise.errors import BagwiseError, InputError, is_lack_of_memory
+from bagwise.errors import BagwiseError, UsageError, is_lack_of_memory
 from bagwise.extras import require
 from bagwise.registry import load_plugins
 
+USAGE, DATA = 2, 3
+"""Exit codes: the command line is wrong, or what it names is."""
 _LESS_MEMORY = {
     "fit": "Say how much to use, --memory 2GB for one, which keeps the rows on the disk; or give "
     "fewer rows or columns.",
@@ -53,7 +61,7 @@ class Sections(TyperGroup):
                 reason = " ".join(str(error).split()) or "an allocation failed"
                 todo = _LESS_MEMORY.get(ctx.invoked_subcommand, "Give fewer rows at a time.")
                 typer.echo(f"Error: there is not enough memory ({reason}). {todo}", err=True)
-                raise typer.Exit(2) from error
+                raise typer.Exit(DATA) from error
             if not isinstance(error, BagwiseError | OSError):
                 error.add_note(_bug())
             raise
@@ -90,14 +98,49 @@ class OneValue(TyperCommand):
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+_JSON = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON on standard output, for programs.")
+]
 
 
 class _App(typer.Typer):
-    """All commands are of the same class."""
+    """All commands are of the same class, and have options in common."""
 
-    def command(self, *args: Any, **options: Any) -> Callable[[_Function], _Function]:
-        """The decorator that adds a command."""
-        return super().command(*args, cls=OneValue, **options)
+    def command(
+        self, *args: Any, has_json: bool = False, **options: Any
+    ) -> Callable[[_Function], _Function]:
+        """The decorator that adds a command.
+
+        Args:
+            args: see `typer.Typer.command`.
+            has_json: whether the command calls `output.result`.
+            options: see `typer.Typer.command`.
+        """
+        common = {"quiet": _QUIET, **({"as_json": _JSON} if has_json else {})}
+        add = super().command(*args, cls=OneValue, **options)
+
+        def decorate(function: _Function) -> _Function:
+            @wraps(function)
+            def run(*given: Any, **named: Any) -> Any:
+                output.begin(**{name: named.pop(name) for name in common})
+                return function(*given, **named)
+
+            hints = get_type_hints(function, include_extras=True)  # typer would not look for them
+            own = [
+                parameter.replace(annotation=hints[name])
+                for name, parameter in inspect.signature(function).parameters.items()
+            ]
+            more = [
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=x)
+                for name, x in common.items()
+            ]
+            run.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+            run.__annotations__ = {**hints, **common}
+            add(run)
+            return function
+
+        return decorate
 
 
 app = _App(
@@ -106,7 +149,7 @@ app = _App(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -119,6 +162,56 @@ def harmless(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+class Output:
+    """What a command prints, as its options want it: for people, for programs, or nothing."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self, quiet: bool = False, as_json: bool = False) -> None:
+        """A command begins."""
+        self.quiet, self.as_json, self.to_stderr = quiet, as_json, False
+
+    @property
+    def for_people(self) -> bool:
+        """Whether tables and sentences are printed."""
+        return not (self.quiet or self.as_json)
+
+    def result(self, facts: object) -> None:
+        """Print facts as JSON, if they are asked for."""
+        if self.as_json:
+            typer.echo(json.dumps(plain(facts), indent=1, allow_nan=False))
+
+    def data(self, text: str) -> None:
+        """Print data on standard output; what is for people goes to the error stream."""
+        self.to_stderr = True
+        typer.echo(text, nl=False)
+
+
+output = Output()
+
+
+def plain(value: object) -> Any:
+    """Facts as JSON can hold them: dataclasses as objects, arrays as lists, NaN as null.
+
+    >>> plain({"shares": np.array([0.5, np.nan]), "n": np.int64(3)})
+    {'shares': [0.5, None], 'n': 3}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple | set):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
 _NARROWEST = 64
 
 
@@ -129,6 +222,12 @@ class _Console(Console):
 
     def __init__(self) -> None:
         super().__init__(markup=False, emoji=False)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print for people, where they want it and are looking."""
+        if output.for_people:
+            self.stderr = output.to_stderr
+            super().print(*objects, **options)
 
     @property  # type: ignore[misc]  # nobody sets it
     def size(self) -> ConsoleDimensions:
@@ -152,7 +251,9 @@ GOES_ON = "Stopped. What is done is kept; the same command goes on from there."
 
 @contextmanager
 def user_errors(stopped: str | Callable[[], str] = "Stopped.") -> Iterator[None]:
-    """A user's mistake is a message and exit code 2, never a traceback; a warning is a note.
+    """A user's mistake is a message, never a traceback; a warning is a note.
+
+    The exit code is 2 where the command line is wrong and 3 where the data are; 1 is a bug.
 
     Args:
         stopped: what is said after Ctrl-C, or a function that says it then.
@@ -162,13 +263,14 @@ def user_errors(stopped: str | Callable[[], str] = "Stopped.") -> Iterator[None]
             warnings.simplefilter("always", UserWarning)
             yield
         for text in dict.fromkeys(harmless(str(warning.message)) for warning in noted):
-            typer.echo(f"Note: {text}", err=True)
+            if not output.quiet:
+                typer.echo(f"Note: {text}", err=True)
     except Exception as error:
         users = isinstance(error, BagwiseError | OSError) and not is_lack_of_memory(error)
         if _debug or not users:
             raise
         typer.echo(f"Error: {harmless(' '.join(str(error).split()))}", err=True)
-        raise typer.Exit(2) from error
+        raise typer.Exit(USAGE if isinstance(error, UsageError) else DATA) from error
     except KeyboardInterrupt:
         typer.echo(stopped if isinstance(stopped, str) else stopped(), err=True)
         raise typer.Exit(130) from None  # as the shell has it
@@ -201,7 +303,7 @@ def options_of(
     for setting in settings or []:
         name, equals, text = setting.partition("=")
         if not equals or not name.strip():
-            raise InputError(
+            raise UsageError(
                 f"{option} is {setting!r}; NAME=VALUE is expected, epsilon=0.5 for one."
             )
         try:
@@ -216,9 +318,9 @@ def options_of(
 def on_ray(ray: bool, address: str | None, workers: int | None) -> bool:
     """Whether a command is to use Ray; its other options need that."""
     if workers is not None and workers < 1:
-        raise InputError(f"--workers is {workers}; a number from 1 is expected.")
+        raise UsageError(f"--workers is {workers}; a number from 1 is expected.")
     if workers is not None and not (ray or address):
-        raise InputError("--workers says how many processes of Ray work; add --ray.")
+        raise UsageError("--workers says how many processes of Ray work; add --ray.")
     if ray or address:
         require("ray", "ray")
     return ray or address is not None

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from bagwise.cli.app import TABLES, Force, app, console, user_errors
+from bagwise.cli.app import TABLES, Force, app, console, output, user_errors
 from bagwise.cli.fit_command import Clipped, Files, LabelsAre, Model, NoiseOf, Numbers, Skip
-from bagwise.errors import InputError
+from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
     from bagwise.labels.targets import NumbersAre
@@ -38,7 +38,7 @@ SomeLabels = Annotated[
 ]
 
 
-@app.command(rich_help_panel=TABLES)
+@app.command(rich_help_panel=TABLES, has_json=True)
 def explain(
     model: Model,
     data: SomeFiles = None,
@@ -71,17 +71,19 @@ def explain(
     with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
         counts = counts_of(bag, labels, numbers_are_of(labels_are, noise, clipped), skip_unmatched)
         if bool(data) != (counts is not None):
-            raise InputError("rows are given together with --bag and --labels, or none of them is.")
+            raise UsageError("rows are given together with --bag and --labels, or none of them is.")
         fitted = TableModel.load(model)
         if counts is None:
             found = effects(fitted)
             if out is not None:
                 _write(out, _EFFECT, [_effect(effect) for effect in found], force)
+            output.result(found)
             _show_effects(fitted, found)
         else:
-            falls = importances(fitted, files, counts, progress=True)
+            falls = importances(fitted, files, counts, progress=output.for_people)
             if out is not None:
                 _write(out, _IMPORTANCE, [list(astuple(fall)) for fall in falls], force)
+            output.result(falls)
             _show_importances(falls)
 
 
@@ -93,7 +95,7 @@ def counts_of(
     from bagwise.tables.use.counted_rows import Counts
 
     if (bag is None) != (labels is None):
-        raise InputError("--bag and --labels are given together, or neither of them is.")
+        raise UsageError("--bag and --labels are given together, or neither of them is.")
     if labels is None:
         return None
     return Counts(columns_of(bag), labels, labels_are, skip_unmatched)
@@ -156,7 +158,7 @@ def _say_fewer(shown: int, found: int) -> None:
         console.print(f"{shown:,} of {found:,} lines; --out writes all of them to a file.")
 
 
-@app.command(rich_help_panel=TABLES)
+@app.command(rich_help_panel=TABLES, has_json=True)
 def estimate(
     model: Model,
     data: Files,
@@ -207,7 +209,7 @@ def estimate(
             names,
             counts,
             bag=columns_of(bag),
-            progress=True,
+            progress=output.for_people,
             surprises=surprises,
         )
         if out is not None:
@@ -219,6 +221,7 @@ def estimate(
 
             write_atomically(figure, png(shares_chart(found, names)))
     show_surprises(surprises)
+    output.result(found)
     _show_shares(names, found, labels_are)
     if few := too_few_bags(fitted):
         console.print(f"{few} So do the shares, which come of the same fit.")
@@ -230,7 +233,7 @@ def refuse_picture(path: Path, force: bool) -> None:
     from bagwise.storage.files import begins, refuse_foreign
 
     if path.suffix.lower() != ".png":
-        raise InputError(f"--figure is {path}; a name that ends in .png is expected.")
+        raise UsageError(f"--figure is {path}; a name that ends in .png is expected.")
     refuse_foreign(path, lambda there: b"Software\0Bagwise" in begins(there), force)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import tomllib
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,9 +22,10 @@ from bagwise.cli.app import (
     console,
     on_ray,
     options_of,
+    output,
     user_errors,
 )
-from bagwise.errors import InputError
+from bagwise.errors import UsageError
 
 
 class LabelsAre(StrEnum):
@@ -97,7 +99,37 @@ Workers = Annotated[
 ]
 
 
-@app.command(rich_help_panel=TABLES)
+def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Options from a file are defaults; those of the command line win."""
+    if path is None:
+        return None
+    with user_errors():
+        ctx.default_map = options_in(path, [str(param.name) for param in ctx.command.params])
+    return path
+
+
+def options_in(path: Path, known: list[str]) -> dict[str, Any]:
+    """Options from a TOML file, by the names of parameters."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"--config is {path}, which cannot be read: {error}.") from error
+    names = {"set": "set_", "files": "data"}
+    options = {}
+    for name, value in found.items():
+        plain = name.replace("-", "_")
+        plain = names.get(plain, plain)
+        if plain not in known or plain in ("config", "help"):
+            listed = ", ".join(sorted(x.strip("_").replace("_", "-") for x in known))
+            raise UsageError(
+                f"{path} has {name!r}, which is no option of fit; these are: {listed}."
+            )
+        is_list = isinstance(value, list) and plain not in ("data", "ordered", "set_")
+        options[plain] = ",".join(map(str, value)) if is_list else value
+    return options
+
+
+@app.command(rich_help_panel=TABLES, has_json=True)
 def fit(
     data: Files,
     bag: Bag,
@@ -175,7 +207,16 @@ def fit(
             "given, a hidden one beside the model, removed at the end.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            is_eager=True,
+            callback=_read_config,
+            help='TOML file with these options, for instance bag = "ward"; those given here win.',
+        ),
+    ] = None,
     ray: Ray = False,
     ray_address: RayAddress = None,
     workers: Workers = None,
@@ -225,9 +266,10 @@ def fit(
             out=out,
             memory=memory,
             store=store,
-            progress=True,
+            progress=output.for_people,
             ray=cluster(ray_address, workers) if there_is_ray else None,
         )
+    output.result(fitted.facts)
     show_fit(fitted)
     console.print(
         f"The model is in {out}; `bagwise report {out}` says more, and {out / HELD_OUT} has the "
@@ -256,9 +298,9 @@ def _refuse_closed_folder(out: Path) -> None:
     """Better at once than when the work is done. A symbolic link is followed."""
     place = Path(os.path.realpath(out))
     if place.is_symlink():
-        raise InputError(f"{out} is a symbolic link that leads to itself; choose another folder.")
+        raise UsageError(f"{out} is a symbolic link that leads to itself; choose another folder.")
     parent = next(folder for folder in place.parents if folder.exists())
     if not parent.is_dir():
-        raise InputError(f"{out} cannot be written: {parent} is no folder.")
+        raise UsageError(f"{out} cannot be written: {parent} is no folder.")
     if not os.access(parent, os.W_OK):
-        raise InputError(f"{out} cannot be written: Permission denied in {parent}.")
+        raise UsageError(f"{out} cannot be written: Permission denied in {parent}.")

@@ -23,7 +23,7 @@ from bagwise.cli.app import (
     pairs_of,
     user_errors,
 )
-from bagwise.errors import InputError
+from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
     from bagwise.paper.accuracy import Block
@@ -173,7 +173,7 @@ def train(
             schedule_options=pairs_of(schedule_set, "--schedule-set"),
         )
         if engine not in ("auto", settings.engine):
-            raise InputError(f"engine is {engine!r}, but the method {method!r} takes none.")
+            raise UsageError(f"engine is {engine!r}, but the method {method!r} takes none.")
         place = None if data_dir is None else str(data_dir)
         if ray_address is None:  # a cluster has its own
             DEVICE.check("device", own_device)
@@ -187,7 +187,7 @@ def train(
                     settings, out, place, keep_model=True, progress=True, device=own_device
                 )
         if result.settings != settings:
-            raise InputError(f"{out} holds the result of another run; choose another folder.")
+            raise UsageError(f"{out} holds the result of another run; choose another folder.")
     if not is_first:
         return
     table = Table(title=f"{dataset}, {model}, {method}, bags of {settings.bag_size}")
@@ -325,7 +325,7 @@ def read_some(runs: list[Path]) -> list[RunResult]:
     for folder in runs:
         results = read_runs(folder)
         if not results:
-            raise InputError(
+            raise UsageError(
                 f"there is no result below {folder}; give the --out folder of a sweep."
             )
         found += [(str(folder), result) for result in results]

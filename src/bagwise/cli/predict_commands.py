@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bagwise.cli.app import TABLES, Force, Ray, RayAddress, app, on_ray, user_errors
+from bagwise.cli.app import TABLES, Force, Ray, RayAddress, app, on_ray, output, user_errors
 from bagwise.cli.fit_command import (
     Bag,
     Clipped,
@@ -21,7 +21,7 @@ from bagwise.cli.fit_command import (
     Skip,
     Workers,
 )
-from bagwise.errors import InputError
+from bagwise.errors import UsageError
 
 Keep = Annotated[
     str | None,
@@ -29,7 +29,7 @@ Keep = Annotated[
 ]
 
 
-@app.command(rich_help_panel=TABLES)
+@app.command(rich_help_panel=TABLES, has_json=True)
 def predict(
     model: Model,
     data: Files,
@@ -89,7 +89,7 @@ def predict(
         fitted = TableModel.load(model)
         if on_ray(ray, ray_address, workers):
             if labels is not None or "-" in data:
-                raise InputError(
+                raise UsageError(
                     "with Ray every file is by itself: --labels, which says something of all rows "
                     "of a bag, and standard input are not possible; leave Ray out."
                 )
@@ -98,7 +98,7 @@ def predict(
                 files,
                 out,
                 _names(keep),
-                progress=True,
+                progress=output.for_people,
                 key=columns_of(bag),
                 address=ray_address,
                 workers=workers,
@@ -110,19 +110,20 @@ def predict(
                 files,
                 out,
                 _names(keep),
-                progress=True,
+                progress=output.for_people,
                 force=force,
                 key=columns_of(bag),
                 labels=labels,
                 labels_are=numbers_are_of(labels_are, noise, clipped),
                 skip_unmatched=skip_unmatched,
             )
+    output.result(written)
     show_doubts(fitted)
     show_bags_used(written)
     show_written(written, out)
 
 
-@app.command(rich_help_panel=TABLES)
+@app.command(rich_help_panel=TABLES, has_json=True)
 def label(
     model: Model,
     data: Files,
@@ -169,16 +170,17 @@ def label(
             labels_are=numbers_are_of(labels_are, noise, clipped),
             row_labels=row_labels,
             skip_unmatched=skip_unmatched,
-            progress=True,
+            progress=output.for_people,
             force=force,
         )
+    output.result(written)
     show_written(written, out)
     show_label_columns(written, labels_are is LabelsAre.relative)
     if row_labels is None:
         show_unused_labels(fitted)
 
 
-@app.command(rich_help_panel=TABLES)
+@app.command(rich_help_panel=TABLES, has_json=True)
 def evaluate(
     model: Model,
     data: Files,
@@ -195,7 +197,8 @@ def evaluate(
     from bagwise.tables.use.evaluate import evaluate_table
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
-        scores = evaluate_table(TableModel.load(model), files, target, progress=True)
+        scores = evaluate_table(TableModel.load(model), files, target, progress=output.for_people)
+    output.result(scores)
     show_scores(scores)
     show_surprises(scores.surprises)
 

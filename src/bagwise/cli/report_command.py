@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bagwise.cli.app import TABLES, Force, app, user_errors
+from bagwise.cli.app import TABLES, Force, app, output, user_errors
 from bagwise.cli.explain_commands import SomeBag, SomeFiles, SomeLabels, counts_of
 from bagwise.cli.fit_command import Clipped, LabelsAre, NoiseOf, Numbers, Skip
-from bagwise.errors import InputError
+from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
     from bagwise.reports import Answers
@@ -55,11 +55,11 @@ def report(
 
     with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
         if not folder.is_dir():
-            raise InputError(f"there is no folder {folder}; give a model or the runs of a sweep.")
+            raise UsageError(f"there is no folder {folder}; give a model or the runs of a sweep.")
         if out.is_dir():
-            raise InputError(f"{out} is a folder; name a file for the page.")
+            raise UsageError(f"{out} is a folder; name a file for the page.")
         if out.resolve().is_relative_to(folder.resolve()):
-            raise InputError(f"{out} is inside {folder}; choose another place for the page.")
+            raise UsageError(f"{out} is inside {folder}; choose another place for the page.")
         if (folder / CONFIG).exists():
             model = TableModel.load(folder)
             known = numbers_are_of(labels_are, noise, clipped)
@@ -67,7 +67,7 @@ def report(
             answers = _answers(model, files, columns_of(by), counts)
             content = model_report(model, str(folder / FIT), answers)
         elif data or by or bag or labels:
-            raise InputError(f"{folder} is no model; rows and their options are for models.")
+            raise UsageError(f"{folder} is no model; rows and their options are for models.")
         else:
             content = sweep_report(read_some([folder]), str(folder))
         opening = content.partition("<title>")[0].encode()  # the same in every report
@@ -82,9 +82,9 @@ def _answers(model: TableModel, files: list[str], by: list[str], counts: Counts 
     from bagwise.tables.use.importance import importances
 
     if not files and (by or counts):
-        raise InputError("--by, --bag and --labels are about rows; name their files too.")
+        raise UsageError("--by, --bag and --labels are about rows; name their files too.")
     if files and not (by or counts):
-        raise InputError("rows are given, but neither --by nor --bag and --labels.")
-    falls = importances(model, files, counts, progress=True) if counts else []
-    shares = estimate_shares(model, files, by, counts, progress=True) if by else []
+        raise UsageError("rows are given, but neither --by nor --bag and --labels.")
+    falls = importances(model, files, counts, progress=output.for_people) if counts else []
+    shares = estimate_shares(model, files, by, counts, progress=output.for_people) if by else []
     return Answers(falls, shares, by)
