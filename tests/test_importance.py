@@ -13,7 +13,7 @@ from bagwise.cli import app
 from bagwise.limits import Limits
 from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.use import importance
-from bagwise.tables.use.counted_rows import Counts
+from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.importance import importances
 
 

@@ -131,6 +131,11 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         return self._coefficients()[1]
 
     def _coefficients(self) -> tuple[FloatArray, FloatArray]:
+        W, b = self.linear_layer()
+        return (W[1:] - W[:1], b[1:] - b[:1]) if len(W) == 2 else (W, b)
+
+    def linear_layer(self) -> tuple[FloatArray, FloatArray]:
+        """Weights (C, d) and intercepts (C,) of a linear model, in the units of X."""
         if not (isinstance(self.model, str) and self.model == "linear"):
             raise AttributeError(f"only a linear model has coefficients; model is {self.model!r}.")
         check_is_fitted(self)
@@ -143,8 +148,6 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
             )
             W = W / std
             b = b - W @ mean
-        if len(W) == 2:
-            W, b = W[1:] - W[:1], b[1:] - b[:1]
         return W.numpy(), b.numpy()
 
     def _checked(

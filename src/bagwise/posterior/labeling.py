@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -13,7 +15,7 @@ from bagwise.posterior._result import check_shapes, checked_array
 from bagwise.posterior._tilt import assign, classes_by_count
 
 
-def most_probable_labeling(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
+def most_probable_labeling(log_probs: Any, bags: Bags) -> Any:
     """The labels Y that maximise sum_k log p[k, Y_k] among those with exactly the bags' counts.
 
     Where counts are not exact, they maximise sum_k log p[k, Y_k] + sum_c log f_c(N_c): potentials
@@ -33,6 +35,8 @@ def most_probable_labeling(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
     >>> most_probable_labeling(log_probs, Bags([3], [[1, 2]]))
     tensor([0, 1, 1])
     """
+    if isinstance(log_probs, np.ndarray):
+        return most_probable_labeling(torch.from_numpy(log_probs), bags).numpy()
     check_shapes(log_probs, bags)
     log_p, _ = checked_array(bags.others_impossible(log_probs), bags)
     labels = np.empty(len(log_p), dtype=np.int64)
