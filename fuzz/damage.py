@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from bagwise.storage.files import save_tensors
+from bagwise.training.tensor_files import save_tensors
 
 _DEEP = "[" * 900 + "]" * 900
 _NASTY = [

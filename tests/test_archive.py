@@ -15,9 +15,11 @@ import pytest
 import torch
 
 from bagwise import LLPClassifier
+from bagwise.estimator import saving
 from bagwise.storage import files
-from bagwise.storage import model_folder as archive
-from bagwise.storage.files import remove_leftovers, save_tensors, unfinished, write_atomically
+from bagwise.storage.array_files import load_arrays, save_arrays
+from bagwise.storage.files import remove_leftovers, unfinished, write_atomically
+from bagwise.training.tensor_files import load_tensors, save_tensors, verify
 
 
 def small(epochs: int) -> LLPClassifier:
@@ -34,6 +36,7 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 import torch
 torch.set_num_threads(1)  # the process is forked
+from bagwise.estimator import saving
 from bagwise.storage import model_folder as archive
 from test_archive import small
 
@@ -55,7 +58,7 @@ first.save(folder / "first")
 Path.rename, Path.mkdir = counted(Path.rename), counted(Path.mkdir)
 archive._exchange = counted(archive._exchange)
 archive.write_atomically = counted(archive.write_atomically)
-archive.save_tensors = counted(archive.save_tensors)
+saving.save_tensors = counted(saving.save_tensors)
 remove = shutil.rmtree
 shutil.rmtree = counted(remove)
 for moment in range(30):
@@ -181,25 +184,47 @@ def test_a_failed_save_leaves_what_was_there(
     def full(*_: Any) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(archive, "save_tensors", full)
+    monkeypatch.setattr(saving, "save_tensors", full)
     with pytest.raises(OSError, match="no space"):
         small(2).save(tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     assert len(LLPClassifier.load(tmp_path / "model").history_) == 1
 
 
-def test_tensors_that_are_written_piece_by_piece_make_the_same_file(tmp_path: Path) -> None:
+def test_arrays_that_are_written_piece_by_piece_make_the_same_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
     made = {
-        "b": torch.arange(10),
-        "a": torch.rand(3, 4, dtype=torch.float64),
-        "e": torch.rand(0, 2),
-        "c": torch.rand(7).t(),
-        "d": torch.tensor([True, False]),
-        "z": torch.arange(5, dtype=torch.uint8),
-        "y": torch.arange(3, dtype=torch.int32),
-        "x": torch.tensor(1.5),
+        "b": np.arange(10),
+        "a": rng.random((3, 4)),
+        "e": np.zeros((0, 2), dtype=np.float32),
+        "c": rng.random((7, 2)).T,
+        "d": np.array([True, False]),
+        "z": np.arange(5, dtype=np.uint8),
+        "y": np.arange(3, dtype=np.int32),
+        "x": np.array(1.5),
     }
     facts = {"name": "Größe", "epoch": 3}
-    save_tensors(tmp_path / "whole", made, facts)
-    save_tensors(tmp_path / "pieces", made, facts, large=16)
+    save_arrays(tmp_path / "whole", made, facts)
+    save_arrays(tmp_path / "pieces", made, facts, large=16)
     assert (tmp_path / "pieces").read_bytes() == (tmp_path / "whole").read_bytes()
+    found, said = load_arrays(tmp_path / "pieces")
+    assert said == facts
+    assert all((found[name] == array).all() for name, array in made.items())
+
+
+def test_tensors_and_arrays_are_the_same_in_files(tmp_path: Path) -> None:
+    made = {"a": torch.rand(3, 4).t(), "b": torch.tensor([True]), "c": torch.tensor(2)}
+    save_tensors(tmp_path / "tensors", made, {"epoch": 3})
+    save_arrays(tmp_path / "arrays", {name: x.numpy() for name, x in made.items()}, {"epoch": 3})
+    assert (tmp_path / "tensors").read_bytes() == (tmp_path / "arrays").read_bytes()
+
+
+def test_tensors_of_types_that_numpy_lacks_are_kept(tmp_path: Path) -> None:
+    made = {"a": torch.rand(3).bfloat16(), "b": torch.ones(2)}
+    save_tensors(tmp_path / "x", made, {})
+    found, _ = load_tensors(tmp_path / "x")
+    verify(tmp_path / "x", found)
+    assert all(torch.equal(found[name], tensor) for name, tensor in made.items())
+    found["a"][0] += 1
+    with pytest.raises(ValueError, match="'a' is not as it was written"):
+        verify(tmp_path / "x", found)

@@ -371,14 +371,17 @@ DO_SWEEP = ("sweep", "s.toml", "--out", "s")
 PREDICT = ("predict", "model", "rows.csv", "--out", "p.csv")
 BUGS = {
     "reading labels": ("bagwise.tables.labels.cells.numbers_of", ("fit", "rows.csv", *FIT)),
-    "making a method": ("bagwise.methods.direct.CC.__init__", ("fit", "rows.csv", *FIT)),
+    "making a method": (
+        "bagwise.methods.direct.CC.__init__",
+        ("fit", "rows.csv", *FIT, "--lr", "0.1"),
+    ),
     "reading columns": ("bagwise.tables.encode.columns._made", PREDICT),
-    "reading settings": ("bagwise.storage.config._check_together", PREDICT),
-    "reading weights": ("bagwise.storage.model_folder.require_finite", PREDICT),
-    "reading intervals": ("bagwise.tables.model.stored_covariance.require_finite", PREDICT),
+    "reading settings": ("bagwise.storage.model_folder.check_config", PREDICT),
+    "reading weights": ("bagwise.tables.model.linear_model.require_finite", PREDICT),
+    "reading intervals": ("bagwise.tables.model.interval_file.require_finite", PREDICT),
     "reading facts": ("bagwise.tables.model.table_model.from_json", ("report", "model")),
     "showing doubts": ("bagwise.tables.model.table_model.from_json", PREDICT),
-    "reading digests": ("bagwise.storage.files._digests", PREDICT),
+    "reading digests": ("bagwise.storage.array_files._digests", PREDICT),
     "looking at a former output": (
         "bagwise.tables.read.dialect.header",
         (*PREDICT[:-1], "old.csv"),
@@ -451,7 +454,7 @@ def _of_the_system() -> None:
     ("place", "arguments", "advice"),
     [
         ("bagwise.tables.fitting.rows_in_memory", ("fit", "rows.csv", *FIT), "--memory 2GB"),
-        ("bagwise.tables.read.source.Source._batches", PREDICT, "fewer rows"),
+        ("bagwise.tables.read.source.FileSource._batches", PREDICT, "fewer rows"),
         ("bagwise.paper.run.make_model", TRAIN, "--batch-instances"),
     ],
 )

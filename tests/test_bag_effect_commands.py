@@ -19,7 +19,7 @@ from bagwise.cli import app
 from bagwise.errors import InputError
 from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.limits import Limits
-from bagwise.storage.files import load_tensors, save_tensors
+from bagwise.storage.array_files import load_arrays, save_arrays
 from bagwise.tables.fitting import fit_table
 from bagwise.tables.labels.known_shares import shares_of
 from bagwise.tables.labels.label_file import LabelTable
@@ -359,10 +359,10 @@ def test_a_folder_of_an_earlier_version_still_predicts_and_says_to_fit_again(
 ) -> None:
     shutil.copytree(made / "m", tmp_path / "m")
     path = tmp_path / "m" / "intervals.safetensors"
-    tensors, facts = load_tensors(path)
+    tensors, facts = load_arrays(path)
     for name in ("effects", "spreads", "centres"):
         del tensors[name]
-    save_tensors(path, tensors, facts)
+    save_arrays(path, tensors, facts)
     sign(tmp_path / "m")
     rows = made / "new.csv"
     assert command("predict", tmp_path / "m", rows, "--out", tmp_path / "p.csv")[0] == 0
@@ -375,14 +375,14 @@ def test_a_folder_of_an_earlier_version_still_predicts_and_says_to_fit_again(
 def test_damaged_effects_of_intervals_are_an_error(made: Path, tmp_path: Path, damage: str) -> None:
     shutil.copytree(made / "m", tmp_path / "m")
     path = tmp_path / "m" / "intervals.safetensors"
-    tensors, facts = load_tensors(path)
+    tensors, facts = load_arrays(path)
     if damage == "one missing":
         del tensors["centres"]
     elif damage == "too few":
-        tensors["effects"] = tensors["effects"][:-1].clone()
+        tensors["effects"] = tensors["effects"][:-1]
     else:
         tensors["spreads"] = -tensors["spreads"]
-    save_tensors(path, tensors, facts)
+    save_arrays(path, tensors, facts)
     with pytest.raises(ValueError, match="is damaged"):
         TableModel.load(tmp_path / "m")
 
@@ -506,9 +506,9 @@ def test_damaged_effects_are_one_line_that_names_the_file(
 ) -> None:
     model = Path(shutil.copytree(made / "m", tmp_path / "m"))
     path = model / "effects.safetensors"
-    tensors, facts = load_tensors(path)
+    tensors, facts = load_arrays(path)
     spoil(tensors, facts)
-    save_tensors(path, tensors, facts)
+    save_arrays(path, tensors, facts)
     line = refused("predict", model, made / "new.csv", "--out", tmp_path / "p.csv")
     assert f"{path} is damaged" in line
     with pytest.raises(ValueError, match=message):

@@ -2,20 +2,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from scipy.special import expit, softmax
+from scipy.special import expit, log_softmax, softmax
 
 from bagwise import Bags
 from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
+from bagwise.estimator import network_candidates as tuning
 from bagwise.likelihood import fit_linear
 from bagwise.likelihood.nonlinearity import bend_scores, may_bend
 from bagwise.likelihood.objective import BagLikelihood
 from bagwise.likelihood.splits import splits_of
 from bagwise.limits import Limits
 from bagwise.storage.journal import Workspace
-from bagwise.tables.search import network_candidates as tuning
 from bagwise.tables.search.linear_candidates import linear_trials
+from bagwise.tables.sort.encoded_bags import EncodedBags
 from oracles import Floats
 
 
@@ -114,7 +114,7 @@ def test_a_perceptron_behind_the_linear_model_goes_on_only_where_something_bends
     strength: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, bags = of_product(1, strength, B=2000)
-    data = BagData(torch.from_numpy(X).float(), bags)
+    data = EncodedBags(X.astype(np.float32), bags)
     splits = splits_of(bags, seed=0, limits=Limits(cross_validated=0))
     rival = linear_trials(data, splits, Workspace(None, {}))[0]
     assert rival.log_probs is not None
@@ -124,13 +124,12 @@ def test_a_perceptron_behind_the_linear_model_goes_on_only_where_something_bends
         tried: LLPClassifier, data: BagData, split: tuning.Split, *_: object
     ) -> dict:
         """As if training had found the linear model, but for a smaller slope."""
-        rows = torch.from_numpy(data.bags.rows(split[1]))
         assert rival.log_probs is not None
-        log_probs = (0.7 * rival.log_probs[rows]).log_softmax(-1)
+        log_probs = log_softmax(0.7 * rival.log_probs[data.bags.rows(split[1])], axis=-1)
         asked.append(tried.epochs)
         part = data.bags.select(split[1])
         loss = -tuning.log_likelihoods(log_probs, part).sum() / part.n_instances
-        return {"curve": loss[None], "log_probs": log_probs[None]}
+        return {"curve": np.array([loss]), "log_probs": log_probs[None]}
 
     monkeypatch.setattr(tuning, "_train_fold", a_little_worse)
     classes, work = np.array(["0", "1"]), Workspace(None, {})

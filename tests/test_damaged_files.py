@@ -22,11 +22,12 @@ from bagwise.paper.datasets.readers import read_cifar10
 from bagwise.paper.run import RESULT, execute, read_result
 from bagwise.paper.settings import RunSettings
 from bagwise.paper.sweep_file import read_sweep
-from bagwise.storage.files import load_tensors, save_tensors
+from bagwise.storage.array_files import load_arrays, save_arrays
 from bagwise.tables.fitting import fit_table
 from bagwise.tables.model.table_model import TableModel
 from bagwise.training import TrainingResult
 from bagwise.training.run_state import CHECKPOINT
+from bagwise.training.tensor_files import load_tensors, save_tensors
 
 RUN = RunSettings("digits", "linear", "cc", 8, 1e-2, 2, 0)
 HUGE = 10**400
@@ -379,8 +380,8 @@ def test_a_device_that_is_not_here_is_named(model: Path, device: str) -> None:
 
 def test_weights_that_are_not_numbers_are_refused(model: Path) -> None:
     path = model / "model.safetensors"
-    tensors, facts = load_tensors(path)
-    save_tensors(path, {k: v * float("nan") for k, v in tensors.items()}, facts)
+    tensors, facts = load_arrays(path)
+    save_arrays(path, {k: v * float("nan") for k, v in tensors.items()}, facts)
     with pytest.raises(ValueError, match=r"model\.safetensors .* has NaN"):
         TableModel.load(model)
 

@@ -16,7 +16,7 @@ from bagwise import Bags
 from bagwise.cli import app
 from bagwise.tables.fitting import fit_table
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.use.counted_rows import Counts
+from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.effects import effects
 from bagwise.tables.use.estimate import duncan_davis, estimate_shares
 

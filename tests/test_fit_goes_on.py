@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 
 from bagwise import InputError, LLPClassifier
 from bagwise.cli import app
+from bagwise.estimator import network_candidates as tuning
 from bagwise.storage.journal import Workspace
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.search import network_candidates as tuning
 
 FOLDS, EPOCHS = 5, 3
 OPTIONS = ("--model", "linear", "--lr", "0.03")
@@ -268,7 +268,7 @@ def stopped_before_saving(
         def full(*rest: Any) -> None:
             raise error
 
-        patch.setattr("bagwise.storage.model_folder.save_tensors", full)
+        patch.setattr("bagwise.storage.model_folder.save_arrays", full)
         return fit(made, out)
 
 

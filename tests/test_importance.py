@@ -14,7 +14,7 @@ from bagwise.limits import Limits
 from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.read.source import FileSource
 from bagwise.tables.use import importance
-from bagwise.tables.use.counted_rows import Counts
+from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.importance import importances
 
 

@@ -23,17 +23,18 @@ from typer.testing import CliRunner
 
 from bagwise import BagData, TrainingOptions, memory_size, read_bags, stored_bags, train
 from bagwise.cli import app
-from bagwise.data import stored_rows as stored
-from bagwise.data.stored_rows import StoredRows
+from bagwise.data.inputs import full, take
 from bagwise.errors import InputError
+from bagwise.estimator import network_candidates as tuning
 from bagwise.limits import LIMITS, Limits
 from bagwise.memory_size import bytes_of
+from bagwise.storage import stored_rows as stored
+from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.encode.columns import Columns
 from bagwise.tables.encode.number_columns import _Numbering
 from bagwise.tables.fitting import fit_table
 from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.streaming import StreamedSource
-from bagwise.tables.search import network_candidates as tuning
 from bagwise.tables.sort import sorted_table as large
 from bagwise.tables.sort import sorting
 from bagwise.tables.sort.sorting import sorted_rows
@@ -211,8 +212,9 @@ def test_rows_of_selected_bags_are_those_of_an_array(tmp_path: Path) -> None:
     expected = rows[[8, 9, 0, 1, 2]]
     assert kept.shape == (5, 2)
     assert np.array_equal(kept[:], expected)
-    assert torch.equal(kept.double(), torch.from_numpy(expected).double())
-    assert np.array_equal(kept.take(torch.tensor([4, 0])).numpy(), expected[[4, 0]])
+    assert np.array_equal(kept.double(), expected.astype(np.float64))
+    assert np.array_equal(kept.take(np.array([4, 0])), expected[[4, 0]])
+    assert np.array_equal(take(kept, torch.tensor([4, 0])).numpy(), expected[[4, 0]])
     assert np.array_equal(kept.select(np.array([1]))[:], rows[:3])
     assert len({part.fingerprint() for part in (whole, kept, kept.select(np.array([1])))}) == 3
     assert kept.fingerprint() == whole.select(np.array([3, 0])).fingerprint()
@@ -226,7 +228,7 @@ def test_free_memory_is_given_back_before_it_exceeds_the_budget(
     monkeypatch.setattr(stored, "give_back", lambda: given_back.append(used[0]))
     rows = StoredRows(np.zeros((4, 1)), np.array([0]), np.array([4]), budget=400)
     for used[0] in (900, 1100, 1101, 1000):
-        assert rows.take(torch.tensor([3, 1])).shape == (2, 1)
+        assert rows.take(np.array([3, 1])).shape == (2, 1)
     assert given_back == [1101]
 
 
@@ -248,7 +250,7 @@ def test_what_is_kept_of_rows_lies_in_a_file_without_a_name(
     np.zeros((4, 1), np.float32).tofile(tmp_path / "rows")
     limits = Limits(state_bytes=10)
     rows = StoredRows.of_file(tmp_path / "rows", np.array([4]), 1, 10, "", limits)
-    kept = rows.full((4, 3), -1.0, torch.float64)
+    kept = full(rows, (4, 3), -1.0, torch.float64)
     kept[2] = 5
     assert kept.tolist() == [[-1] * 3, [-1] * 3, [5] * 3, [-1] * 3]
     assert [path.name for path in tmp_path.iterdir()] == ["rows"]
@@ -554,7 +556,7 @@ def test_a_model_of_ones_own_is_trained_on_sorted_rows_as_on_rows_in_memory(
     files = (made / "rows.parquet", "bag", made / "bags.csv")
     table = stored_bags(*files, tmp_path / "s", BUDGET, limits=TIGHT)
     assert isinstance(table.data.inputs, StoredRows)
-    rows = table.data.inputs.take(torch.arange(700))
+    rows = take(table.data.inputs, torch.arange(700))
 
     X, names, counts, columns = read_bags(*files)
     place = {name: i for i, name in enumerate(table.ids.tolist())}

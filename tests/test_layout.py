@@ -16,7 +16,8 @@ ROOT = PACKAGE.parent.parent
 ROOMS = (
     "errors", "limits", "checks", "extras", "registry", "wording", "memory_size", "progress",
     "augmentations", "bags", "labels", "posterior", "losses", "networks", "data", "likelihood",
-    "logistic", "methods", "storage", "training", "estimator", "tables", "paper", "reports", "cli", "demo",
+    "logistic", "methods", "storage", "training", "estimator", "tables", "paper", "reports",
+    "cli", "demo",
 )  # fmt: skip
 OUTSIDE = ("__init__", "__main__")  # the front door
 

@@ -19,15 +19,16 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from bagwise import ray_cluster
 from bagwise.checks import Rule
 from bagwise.cli import app
 from bagwise.methods import METHODS
 from bagwise.paper.run import read_result
 from bagwise.registry import PLUGINS
-from bagwise.storage.files import load_tensors
 from bagwise.tables.use import predict_on_ray as ray_predicting
-from bagwise.training import ray_cluster, ray_training
+from bagwise.training import ray_training
 from bagwise.training.distributed import WorkerError, launched
+from bagwise.training.tensor_files import load_tensors
 
 # Ray's own, of its start and its sockets.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]

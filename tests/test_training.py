@@ -21,9 +21,9 @@ from bagwise.demo import digits_in_bags, run
 from bagwise.estimator.bag_folds import split_bags
 from bagwise.methods import OT, Batch, Method
 from bagwise.networks import Standardize, mlp
-from bagwise.storage.files import load_tensors
 from bagwise.training import DivergedError, TrainingResult
 from bagwise.training.run_state import CHECKPOINT
+from bagwise.training.tensor_files import load_tensors
 
 
 def small_run(method: Any = "cc", checkpoint: Path | None = None, **options: Any) -> TrainingResult:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bagwise.bags import Bags, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
     from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
+    from bagwise.data.stored_bags import stored_bags
     from bagwise.errors import BagwiseError, InputError
     from bagwise.estimator import BagKFold, LLPClassifier, bag_scorer
     from bagwise.logistic import BagLogisticRegression
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
         view_loss,
     )
     from bagwise.posterior import Posterior, bag_posterior, most_probable_labeling
-    from bagwise.tables import read_bags, stored_bags
+    from bagwise.tables import read_bags
     from bagwise.training import TrainingOptions, train
 
 __all__ = [
@@ -64,6 +65,7 @@ __version__ = "0.1.0"
 _ROOMS = {
     "bags": ("Bags", "DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Laplace"),
     "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
+    "data.stored_bags": ("stored_bags",),
     "errors": ("BagwiseError", "InputError"),
     "estimator": ("BagKFold", "LLPClassifier", "bag_scorer"),
     "logistic": ("BagLogisticRegression",),
@@ -78,7 +80,7 @@ _ROOMS = {
         "view_loss",
     ),
     "posterior": ("Posterior", "bag_posterior", "most_probable_labeling"),
-    "tables": ("read_bags", "stored_bags"),
+    "tables": ("read_bags",),
     "training": ("TrainingOptions", "train"),
 }
 

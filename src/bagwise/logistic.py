@@ -175,7 +175,7 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return _shown((fit.intercept - shift) / self.temperature_)
 
     def conf_int(self, level: float = 0.95) -> FloatArray:
-        """(C, d, 2) low and high end of an interval for each coefficient; (1, d, 2) for two classes.
+        """(C, d, 2) ends of each coefficient's interval; (1, d, 2) for two classes.
 
         Bags are what is sampled (sandwich estimate, Student's t). The penalty of the predictions
         would make intervals too short, so they lie around coefficients with a weaker one.

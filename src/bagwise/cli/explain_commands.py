@@ -19,7 +19,7 @@ from bagwise.errors import UsageError
 if TYPE_CHECKING:
     from bagwise.labels.targets import NumbersAre
     from bagwise.tables.model.table_model import TableModel
-    from bagwise.tables.use.counted_rows import Counts
+    from bagwise.tables.use.counts import Counts
     from bagwise.tables.use.effects import Effect
     from bagwise.tables.use.estimate import GroupShare
     from bagwise.tables.use.importance import Importance
@@ -92,7 +92,7 @@ def counts_of(
 ) -> Counts | None:
     """The options that say where the counts of rows' bags are, if they are given."""
     from bagwise.tables.read.paths import columns_of
-    from bagwise.tables.use.counted_rows import Counts
+    from bagwise.tables.use.counts import Counts
 
     if (bag is None) != (labels is None):
         raise UsageError("--bag and --labels are given together, or neither of them is.")

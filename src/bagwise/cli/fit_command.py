@@ -231,11 +231,11 @@ def fit(
     on are trained at the same time; the rest is done here. The result is the same.
     """
     from bagwise.cli.terminal import show_fit
+    from bagwise.ray_cluster import cluster
     from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
     from bagwise.tables.fitting import fit_table
     from bagwise.tables.labels.label_options import numbers_are_of
     from bagwise.tables.read.paths import spooled
-    from bagwise.training.ray_cluster import cluster
 
     stopped = partial(_stopped, out, memory, store)
     with user_errors(stopped), spooled(data, sys.stdin.buffer) as files:

@@ -156,7 +156,7 @@ def label(
     from bagwise.tables.labels.label_options import numbers_are_of
     from bagwise.tables.model.table_model import TableModel
     from bagwise.tables.read.paths import columns_of, spooled
-    from bagwise.tables.use.predict import label_table
+    from bagwise.tables.use.label import label_table
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
         fitted = TableModel.load(model)

@@ -16,7 +16,7 @@ from bagwise.errors import UsageError
 if TYPE_CHECKING:
     from bagwise.reports import Answers
     from bagwise.tables.model.table_model import TableModel
-    from bagwise.tables.use.counted_rows import Counts
+    from bagwise.tables.use.counts import Counts
 
 
 @app.command(rich_help_panel=TABLES)

@@ -14,7 +14,7 @@ from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.bag_differences import log_odds
 from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.use.evaluate import Scores
-from bagwise.tables.use.predict import Written
+from bagwise.tables.use.prediction_file import Written
 from bagwise.wording import counted
 
 MOST_SHOWN = 15  # classes in a square table of confusions

@@ -13,8 +13,8 @@ from bagwise.bags import Bags, IntArray
 from bagwise.bags.row_labels import refuse_wrong_labels
 from bagwise.data import inputs as reading
 from bagwise.data.inputs import Inputs
-from bagwise.data.stored_rows import StoredRows
 from bagwise.errors import InputError, InputTypeError
+from bagwise.storage.stored_rows import StoredRows
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, default_collate
 
-from bagwise.data.stored_rows import StoredRows
 from bagwise.errors import InputError, InputTypeError
+from bagwise.storage.stored_rows import StoredRows
 
 Inputs = Any
 """N instances: a tensor (N, ...); an array (N, ...), in memory or mapped from a file, or anything
@@ -49,7 +49,7 @@ def take(inputs: Inputs, rows: torch.Tensor) -> torch.Tensor:
     if isinstance(inputs, np.ndarray):
         return torch.from_numpy(np.ascontiguousarray(inputs[rows.numpy()]))
     if isinstance(inputs, StoredRows):
-        return inputs.take(rows)
+        return torch.from_numpy(inputs.take(rows.numpy()))
     if is_array(inputs):  # files in chunks want their rows in order
         order = torch.argsort(rows)
         found = torch.from_numpy(np.array(inputs[rows[order].numpy()]))
@@ -104,7 +104,8 @@ def full(
     tensor([-1., -1.])
     """
     if isinstance(inputs, StoredRows):
-        return inputs.full(shape, value, dtype)
+        kind = torch.empty(0, dtype=dtype).numpy().dtype
+        return torch.from_numpy(inputs.full(shape, value, kind))
     return torch.full(shape, value, dtype=dtype)
 
 

@@ -12,8 +12,8 @@ from sklearn.model_selection import GroupKFold
 
 from bagwise.data import BagData
 from bagwise.errors import InputError
-from bagwise.labels.mixups import warn_of_other_rows
 from bagwise.labels.kinds import NumbersAre
+from bagwise.labels.mixups import warn_of_other_rows
 from bagwise.labels.proportions import Proportions
 from bagwise.labels.targets import bag_targets
 from bagwise.training.evaluation import log_likelihoods

@@ -23,21 +23,22 @@ from bagwise.estimator.bag_folds import split_bags
 from bagwise.estimator.calibration import calibrate
 from bagwise.estimator.defaults import share_held_out
 from bagwise.estimator.maximum_likelihood import fit_by_likelihood, fits_by_likelihood
+from bagwise.estimator.parameters import fold_seed, new_method, new_seed, training_options
+from bagwise.estimator.prediction import Predictions
+from bagwise.estimator.saving import files_of, load, refuse_table
+from bagwise.labels.kinds import NumbersAre
 from bagwise.labels.mixups import (
     refuse_swapped,
     three_parts,
     warn_of_ids,
     warn_of_other_rows,
 )
-from bagwise.estimator.parameters import fold_seed, new_method, new_seed, training_options
-from bagwise.estimator.prediction import Predictions
-from bagwise.labels.kinds import NumbersAre
 from bagwise.labels.proportions import Proportions
 from bagwise.labels.targets import bag_targets, label_targets
 from bagwise.likelihood.fit_summary import LikelihoodFit
 from bagwise.methods import Method
 from bagwise.networks import Factory, Standardize, make_model
-from bagwise.storage import model_folder as archive
+from bagwise.storage.model_folder import check_files, save_folder
 from bagwise.training import Callback, train
 from bagwise.training.optimizers import OptimizerFactory, ScheduleFactory
 from bagwise.training.threads import threads_for
@@ -267,25 +268,6 @@ class LLPClassifier(Predictions):
             return self._maximize(data)
         return self._train(data, validation, new_seed(self), checkpoint, callbacks, workers)
 
-    def adopt(
-        self,
-        model: nn.Module,
-        classes: npt.ArrayLike,
-        shape: tuple[int, ...],
-        fit: LikelihoodFit,
-    ) -> LLPClassifier:
-        """Take a linear model that was fitted to bags by maximum likelihood elsewhere.
-
-        Args:
-            model: from inputs (n, *shape) to logits (n, C); without a standardization before it.
-            classes: (C,) the class labels.
-            shape: of an instance.
-            fit: what is known of it.
-        """
-        self._set_classes(np.asarray(classes), from_bags=True)
-        self.shape_in_, self.n_features_in_ = shape, shape[0]
-        return self._fitted(nn.Sequential(nn.Identity(), model), fit.history, None, fit)
-
     def _set_classes(self, classes: npt.NDArray[Any], from_bags: bool) -> None:
         if len(classes) < 2:
             raise InputError(
@@ -347,7 +329,7 @@ class LLPClassifier(Predictions):
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a folder: safetensors and JSON, nothing that can run."""
         check_is_fitted(self)
-        archive.save(self, Path(path))
+        save_folder(Path(path), files_of(self))
 
     @classmethod
     def load(
@@ -366,9 +348,9 @@ class LLPClassifier(Predictions):
             model: the architecture, needed where it was not one of Bagwise's own.
             device: where the model is to compute; if not given, where it did.
         """
-        archive.refuse_table(Path(path))
-        loaded = archive.load(cls, Path(path), model, device)
-        archive.check_files(Path(path))
+        refuse_table(Path(path))
+        loaded = load(cls, Path(path), model, device)
+        check_files(Path(path))
         return loaded
 
     def _new_model(self, inputs: torch.Tensor, plain: bool = False) -> nn.Sequential:

@@ -14,15 +14,15 @@ from torch import nn
 from bagwise.bags import FloatArray
 from bagwise.data import BagData
 from bagwise.errors import InputError
+from bagwise.estimator.parameters import MethodOptions
+from bagwise.estimator.rows_as_tensors import Rows, pieces, to_tensor
+from bagwise.labels.kinds import NumbersAre
 from bagwise.labels.mixups import (
     refuse_ids_as_labels,
     refuse_swapped,
     refuse_unknown_labels,
     warn_of_other_rows,
 )
-from bagwise.estimator.parameters import MethodOptions
-from bagwise.estimator.rows_as_tensors import Rows, pieces, to_tensor
-from bagwise.labels.kinds import NumbersAre
 from bagwise.labels.proportions import Proportions
 from bagwise.labels.targets import BagTargets, bag_targets, ids_or_none, label_targets
 from bagwise.limits import LIMITS, Limits
@@ -131,6 +131,11 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         return self._coefficients()[1]
 
     def _coefficients(self) -> tuple[FloatArray, FloatArray]:
+        W, b = self.linear_layer()
+        return (W[1:] - W[:1], b[1:] - b[:1]) if len(W) == 2 else (W, b)
+
+    def linear_layer(self) -> tuple[FloatArray, FloatArray]:
+        """Weights (C, d) and intercepts (C,) of a linear model, in the units of X."""
         if not (isinstance(self.model, str) and self.model == "linear"):
             raise AttributeError(f"only a linear model has coefficients; model is {self.model!r}.")
         check_is_fitted(self)
@@ -143,8 +148,6 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
             )
             W = W / std
             b = b - W @ mean
-        if len(W) == 2:
-            W, b = W[1:] - W[:1], b[1:] - b[:1]
         return W.numpy(), b.numpy()
 
     def _checked(

@@ -24,7 +24,7 @@ _NARROWEST = 0.1  # how much narrower they may become in one of these
 
 
 def posterior_with_effects(
-    log_probs: torch.Tensor, bags: Bags, tau: float
+    log_probs: torch.Tensor | FloatArray, bags: Bags, tau: float
 ) -> tuple[FloatArray, FloatArray]:
     """(N, C) P(Y_k = c | S), and (B, C) the mean of each bag's intercept given S.
 
@@ -38,6 +38,8 @@ def posterior_with_effects(
     >>> weights.sum(axis=0).round(6)  # nothing is known, and the rows mirror each other
     array([1., 1.])
     """
+    if isinstance(log_probs, np.ndarray):
+        log_probs = torch.from_numpy(log_probs)
     nodes, node_weights = normal_nodes(bags.n_classes - 1)
     basis = contrasts(bags.n_classes)
     B, D = len(bags), bags.n_classes - 1

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from bagwise.likelihood.linear_fit import LinearFit
+if TYPE_CHECKING:
+    from bagwise.likelihood.linear_fit import LinearFit
 
 
 @dataclass(frozen=True)

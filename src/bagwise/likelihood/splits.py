@@ -48,6 +48,13 @@ def up_to(bags: Bags, order: IntArray, instances: int = MOST_HELD_OUT) -> IntArr
     return order[: max(n, FEWEST_HELD_OUT)]
 
 
+def smaller(bags: Bags, split: Split, instances: int) -> Split:
+    """Some of the bags of a split, at random, up to so many instances to train on."""
+    rng = np.random.default_rng(0)
+    kept, held_out = (rng.permutation(part) for part in split)
+    return np.sort(up_to(bags, kept, instances)), np.sort(up_to(bags, held_out, instances // 2))
+
+
 def fold_numbers(n_bags: int, splits: Sequence[Split]) -> IntArray:
     """(B,) the split in which each bag is held out, -1 if in none.
 

@@ -10,7 +10,7 @@ from bagwise.extras import require
 from bagwise.paper.run import RESULT, RunResult, execute, read_result, write_result
 from bagwise.paper.settings import RunSettings
 from bagwise.paper.sweep import Backend, Outcome
-from bagwise.training.ray_cluster import cluster, do_all, n_cores
+from bagwise.ray_cluster import cluster, do_all, n_cores
 from bagwise.training.ray_training import train_on_ray
 
 

@@ -21,7 +21,7 @@ from bagwise.errors import DamagedError, InputError
 from bagwise.networks import make_model
 from bagwise.paper.datasets import Dataset, load_dataset
 from bagwise.paper.settings import RunSettings
-from bagwise.storage.files import remove_leftovers, save_tensors, write_atomically
+from bagwise.storage.files import remove_leftovers, write_atomically
 from bagwise.storage.schema import (
     any_number,
     anything,
@@ -38,6 +38,7 @@ from bagwise.training.best import best_row
 from bagwise.training.distributed import workers_of
 from bagwise.training.memory import keep_freed
 from bagwise.training.run_state import CHECKPOINT
+from bagwise.training.tensor_files import save_tensors
 
 RESULT = "result.json"
 MODEL = "model.safetensors"

@@ -12,10 +12,10 @@ from bagwise.paper.display import SweepDisplay
 from bagwise.paper.run import RESULT, RunResult, execute, read_result, write_result
 from bagwise.paper.settings import RunSettings
 from bagwise.paper.sweep_file import Sweep
+from bagwise.ray_cluster import ATTEMPTS
 from bagwise.storage.files import write_atomically
 from bagwise.storage.locks import only_one
 from bagwise.training.best import best_score
-from bagwise.training.ray_cluster import ATTEMPTS
 from bagwise.training.workers import DiedError, Workers
 
 ERROR = "error.txt"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -13,7 +15,7 @@ from bagwise.posterior._result import check_shapes, checked_array
 from bagwise.posterior._tilt import assign, classes_by_count
 
 
-def most_probable_labeling(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
+def most_probable_labeling(log_probs: Any, bags: Bags) -> Any:
     """The labels Y that maximise sum_k log p[k, Y_k] among those with exactly the bags' counts.
 
     Where counts are not exact, they maximise sum_k log p[k, Y_k] + sum_c log f_c(N_c): potentials
@@ -34,8 +36,7 @@ def most_probable_labeling(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
     tensor([0, 1, 1])
     """
     if isinstance(log_probs, np.ndarray):
-        tensor = torch.from_numpy(np.require(log_probs, np.float64, ["C", "W"]))
-        return most_probable_labeling(tensor, bags).numpy()
+        return most_probable_labeling(torch.from_numpy(log_probs), bags).numpy()
     check_shapes(log_probs, bags)
     log_p, _ = checked_array(bags.others_impossible(log_probs), bags)
     labels = np.empty(len(log_p), dtype=np.int64)

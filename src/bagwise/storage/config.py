@@ -1,4 +1,4 @@
-"""config.json of a model folder: what it must hold."""
+"""config.json of a model folder: what it must hold, of each kind of model."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.errors import DamagedError, InputError
-from bagwise.methods import METHODS
-from bagwise.networks import MODELS
 from bagwise.storage.schema import (
     Check,
     any_number,
@@ -27,6 +25,7 @@ from bagwise.storage.schema import (
     wrong,
 )
 
+LINEAR, NETWORK = "linear", "network"  # kinds of models
 MOST_FEATURES = 10_000_000  # a larger shape is a damaged file
 _KINDS = "biufUO"
 _LARGEST = 2**28  # bytes of class labels
@@ -77,7 +76,12 @@ _PARAMS: dict[str, Check] = {
     "random_state": maybe(whole(-(2**63), 2**63)),
     "verbose": anything,
 }
-_CONFIG = record(
+_LIKELIHOOD: dict[str, Check] = {
+    "ridge": number(0),
+    "objective": any_number,
+    "bag_effects": number(0),
+}
+_NETWORK = record(
     {
         "format": anything,
         "params": record({}, _PARAMS, anything),
@@ -92,38 +96,47 @@ _CONFIG = record(
     },
     {  # since format 2
         "temperature": number(0),
-        "maximum_likelihood": maybe(
-            record({"ridge": number(0), "objective": any_number, "bag_effects": number(0)})
-        ),
+        "maximum_likelihood": maybe(record(_LIKELIHOOD)),
+        "kind": text,  # since format 3
     },
 )
+_LINEAR = record(
+    {
+        "format": anything,
+        "kind": text,
+        "classes": list_of(text, 2),
+        "n_features": whole(1, MOST_FEATURES),
+        "temperature": number(0),
+        "maximum_likelihood": maybe(
+            record({**_LIKELIHOOD, "history": list_of(record({}, others=any_number))})
+        ),
+    }
+)
+_KINDS_OF_MODELS = {LINEAR: _LINEAR, NETWORK: _NETWORK}
 
 
-def check_config(path: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """What config.json says; anything that does not hold together is a ValueError naming it."""
+def check_config(path: Path, config: dict[str, Any]) -> str:
+    """The kind of model that config.json describes; what does not hold together is a ValueError
+    that names it.
+    """
+    kind = config.get("kind") if config["format"] >= 3 else NETWORK
     try:
-        _CONFIG(config, "")
-        _check_together(config)
+        if not isinstance(kind, str) or kind not in _KINDS_OF_MODELS:
+            raise wrong(kind, "kind", " or ".join(_KINDS_OF_MODELS))
+        _KINDS_OF_MODELS[kind](config, "")
+        if kind == NETWORK:
+            _check_together(config)
+        elif len(set(config["classes"])) < len(config["classes"]):
+            raise InputError("a class is there twice.")
     except InputError as error:
         raise DamagedError(f"{path} is damaged: {error}") from error
-    params = config["params"]
-    if params.get("model") is not None and params["model"] not in MODELS:
-        raise InputError(
-            f"{path} names the model {params['model']!r}, which does not exist here; "
-            "import the module that registers it first (bagwise --plugin MODULE ...)."
-        )
-    if missing := {"model", "method"} - params.keys():
+    if kind == NETWORK and (missing := {"model", "method"} - config["params"].keys()):
         raise InputError(f"{path} is damaged: params.{min(missing)} is missing.")
-    if params["method"] not in METHODS:
-        raise InputError(
-            f"{path} names the method {params['method']!r}, which does not exist here; "
-            "import the module that registers it first (bagwise --plugin MODULE ...)."
-        )
-    return config
+    return kind
 
 
 def _check_together(config: dict[str, Any]) -> None:
-    """What must agree between fields."""
+    """What must agree between fields of a network."""
     shape, names = config["shape"], config["feature_names_in"]
     if math.prod(shape) > MOST_FEATURES:
         raise wrong(math.prod(shape), "the product of shape", f"at most {MOST_FEATURES}")

@@ -13,14 +13,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-import torch
-
 from bagwise.errors import DamagedError, InputError
-from bagwise.storage.files import load_tensors, remove, save_tensors, verify
+from bagwise.storage.array_files import Arrays, load_arrays, save_arrays, verify
+from bagwise.storage.files import remove
 from bagwise.storage.locks import only_one
 from bagwise.storage.model_folder import refuse_other_things
-
-Tensors = dict[str, torch.Tensor]
 
 
 def _home(out: Path, kind: str = "fitting") -> Path:
@@ -128,7 +125,7 @@ class Workspace:
         if self.checkpoint is not None:
             remove(self.checkpoint)
 
-    def once(self, name: str, work: Callable[[], Tensors]) -> Tensors:
+    def once(self, name: str, work: Callable[[], Arrays]) -> Arrays:
         """What `work` returns, or returned when the same fit did it before."""
         if self._folder is None:
             return work()
@@ -136,7 +133,7 @@ class Workspace:
         if (kept := self._kept(path)) is not None:
             return kept
         result = work()
-        save_tensors(path, result, {})
+        save_arrays(path, result, {})
         return result
 
     def has(self, name: str) -> bool:
@@ -145,12 +142,12 @@ class Workspace:
             self._kept(self._folder / f"{name}.safetensors") is not None
         )
 
-    def _kept(self, path: Path) -> Tensors | None:
+    def _kept(self, path: Path) -> Arrays | None:
         if path.is_file():
             with suppress(DamagedError):
-                tensors, _ = load_tensors(path)
-                verify(path, tensors)
-                return tensors
+                arrays, _ = load_arrays(path)
+                verify(path, arrays)
+                return arrays
         remove(path)  # if it is there at all, it is damaged
         return None
 

@@ -1,12 +1,31 @@
 """From tables in files to bags, and from models to predictions."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from bagwise.extras import require
 
 require("pyarrow", "tables")
 
-from bagwise.tables.match.bag_table import BagTable, read_bags  # noqa: E402
-from bagwise.tables.model.table_model import TableModel  # noqa: E402
-from bagwise.tables.sort.table_rows import StoredBags, stored_bags  # noqa: E402
-from bagwise.tables.use.predict import predict_table  # noqa: E402
+if TYPE_CHECKING:
+    from bagwise.tables.match.bag_table import BagTable, read_bags
+    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.use.predict import predict_table
 
-__all__ = ["BagTable", "StoredBags", "TableModel", "predict_table", "read_bags", "stored_bags"]
+__all__ = ["BagTable", "TableModel", "predict_table", "read_bags"]
+
+# Imported when first used: to predict, nothing is needed of what reads bags and fits models.
+_FILES = {
+    "BagTable": "match.bag_table",
+    "TableModel": "model.table_model",
+    "predict_table": "use.predict",
+    "read_bags": "match.bag_table",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FILES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_FILES[name]}"), name)

@@ -6,37 +6,37 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 import bagwise
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import whole_number
-from bagwise.data import BagData
-from bagwise.errors import DamagedError, InputError
-from bagwise.estimator import LLPClassifier
-from bagwise.estimator.defaults import searched
-from bagwise.estimator.parameters import new_method
+from bagwise.errors import InputError
 from bagwise.labels.targets import NumbersAre
 from bagwise.likelihood.splits import Split, splits_of
+from bagwise.likelihood.temperature import fit_temperature, tempered
 from bagwise.limits import LIMITS, Limits
 from bagwise.memory_size import bytes_of
 from bagwise.progress import WorkProgress
-from bagwise.storage.journal import Tensors, Workspace, alone
+from bagwise.storage.array_files import Arrays
+from bagwise.storage.journal import Workspace, alone
+from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.baseline import overall_shares
 from bagwise.tables.assess.data_facts import data_facts
 from bagwise.tables.assess.held_out import assess, held_out_table, of_label_file
 from bagwise.tables.assess.surprising import all_log_probs, surprising_in_pieces
+from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.encode.learn_columns import Ordered, ordered_of
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings, Tried
-from bagwise.tables.model.stored_covariance import intervals_of
+from bagwise.tables.model.network_room import REMEDY, network_room, there_is_torch
+from bagwise.tables.model.stored_covariance import fit_of, intervals_of
 from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.read.paths import Paths, columns_of
 from bagwise.tables.search import linear_candidates as linear
@@ -46,20 +46,14 @@ from bagwise.tables.search.linear_in_pieces import (
     intervals_in_pieces,
     trials_in_pieces,
 )
-from bagwise.tables.search.network_candidates import (
-    FEWEST_BAGS,
-    RATES,
-    Search,
-    most_epochs,
-    patience,
-    variant,
-)
+from bagwise.tables.search.step_by_step import StepByStep, Trained
+from bagwise.tables.sort.encoded_bags import EncodedBags
 from bagwise.tables.sort.sorted_table import refuse_what_needs_memory
 from bagwise.tables.sort.store import Store, remove_store
 from bagwise.tables.sort.table_rows import Asked, rows_in_memory, rows_in_store
-from bagwise.training.run_state import OtherRunError
-from bagwise.training.temperature import divide_logits, fit_temperature, tempered
 
+MODELS = ("linear", "mlp")
+FEWEST_BAGS = 10  # of which it can be told whether another than a linear model is better
 _SEED = whole_number(0, 2**32 - 1)
 
 
@@ -133,15 +127,20 @@ def fit_table(
         store: the folder for that file, which is kept for another fit to the same table; if not
             given, a hidden one beside `out`, which is removed when the model has been saved.
         progress: show progress bars, on a terminal, and say where rows are sorted into.
-        ray: within it there is Ray, see `bagwise.training.ray_cluster.cluster`, and the candidates
+        ray: within it there is Ray, see `bagwise.ray_cluster.cluster`, and the candidates
             that are trained step by step are, several at a time, there. The result is the same.
         limits: sizes that decide how the table is read and fitted.
     """
     started = time.perf_counter()
     _check_model(model)
     _SEED.check("seed", seed)
-    options = dict(method_options or {})
-    made = new_method(method, engine, options)  # contradictions are named before the work
+    steps = StepByStep(method, engine, dict(method_options or {}), lr, epochs, seed)
+    room = None
+    if steps.is_asked_for:
+        room = network_room("training step by step (--method, --engine, --set, --lr, --epochs)")
+        room.is_likelihood(steps)  # contradictions are named before the work
+    elif model == "mlp":
+        room = network_room("a perceptron (--model mlp)")
     key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)
     budget = None if memory is None else bytes_of(memory)
     if budget is not None:
@@ -161,6 +160,7 @@ def fit_table(
         limits=limits,
     )
     kept_rows = None
+    inputs: Inputs | StoredRows
     if budget is None:
         files, rows, inputs = rows_in_memory(data, known, asked, progress)
     else:
@@ -169,78 +169,61 @@ def fit_table(
     targets = rows.targets
     if len(targets.bags) < 2:
         raise InputError("there is only one bag; at least two with different counts are needed.")
-    training, names = BagData(inputs, targets.bags), targets.classes
-    base = LLPClassifier(
-        method=method,
-        engine=engine,
-        random_state=seed,
-        **searched(targets.bags.sizes),
-        **{f"method__{name}": value for name, value in options.items()},
-    )
+    encoded, names = EncodedBags(inputs, targets.bags), targets.classes
     splits = splits_of(targets.bags, seed, limits=limits)
     cross_validated = len(splits) > 1
-    # Chosen by hand, rates and epochs are those of gradient descent.
     by_likelihood = (
-        made.is_likelihood
-        and (engine, options, lr, epochs) == ("auto", {}, None, None)
-        and (linear.fits(training, limits) or fits_in_pieces(training, splits, limits))
+        (room is None or room.is_likelihood(steps))
+        # Chosen by hand, rates and epochs are those of gradient descent.
+        and not replace(steps, method="cc").is_asked_for
+        and (encoded.fits(limits) or fits_in_pieces(encoded, splits, limits))
     )
     if bag_effects:
-        linear.check_bag_effects(training, model, by_likelihood, limits)
+        linear.check_bag_effects(encoded, model, by_likelihood, limits)
+    models = ["linear"] if bag_effects else _models(model, len(targets.bags))
+    if room is None and (models != ["linear"] or not by_likelihood):
+        room = network_room("a table of so many rows, which is learnt from step by step,")
     if rows.counts_are:
         _say_expected(method, engine)
     identity = {
-        "versions": [bagwise.__version__, torch.__version__],
+        "versions": [bagwise.__version__, "" if room is None else room.VERSION],
         "model": [model, lr, by_likelihood, bag_effects],
-        "settings": [method, engine, options, epochs, seed],
-        "data": training.fingerprint(),
+        "settings": [method, engine, steps.options, epochs, seed],
+        "data": encoded.fingerprint(),
         "limits": asdict(limits),
     }
     with Workspace(out, identity) as work, ray or nullcontext():
-        search = Search(base, training, names, splits, work, epochs, progress, ray is not None)
         trials: list[Trial] = []
-        if bag_effects:
-            with WorkProgress("linear model with bag effects", "", 1, progress):
-                trials = linear.effect_trials(training, splits, work)
-        models = [model]
-        if model == "auto":  # of few bags, not even held-out ones tell which model is better
-            models = [*RATES] if len(targets.bags) >= FEWEST_BAGS else ["linear"]
-        for name in () if bag_effects else models:
+        networks = None
+        if room is not None:
+            networks = room.Networks(steps, encoded, names, splits, work, progress, ray is not None)
+        for name in models:
             if name == "linear" and by_likelihood:
-                if linear.fits(training, limits):
-                    trials += linear.linear_trials(training, splits, work, progress)
-                else:
-                    trials += trials_in_pieces(training, splits, work, progress, limits)
+                trials += _linear_trials(encoded, splits, work, bag_effects, progress, limits)
             else:
-                rival = trials[0] if trials else None
-                trials += search.trials(name, RATES[name] if lr is None else (lr,), rival)
+                assert networks is not None
+                trials += networks.trials(name, trials[0] if trials else None)
         trials = trials if bag_effects else choose(trials, targets.bags)
         chosen = trials[0]
         assert chosen.log_probs is not None
         log_probs, held_out = chosen.log_probs, np.arange(len(targets.bags))
-        if chosen.weights is not None:
-            classifier = LLPClassifier(model="linear", standardize=False, random_state=seed).adopt(
-                linear.module_of(chosen.weights), names, training.shape, linear.facts_of(trials)
-            )
-        elif cross_validated:
-            assert chosen.lr is not None
-            assert chosen.epochs is not None
-            classifier = variant(base, chosen.model, chosen.lr, chosen.epochs, verbose=progress)
-            classifier = _trained(classifier, training, names, None, work)
-        else:
-            classifier = _fit_most(base, training, names, splits[0], chosen, epochs, work, progress)
-            log_probs = all_log_probs(classifier.model_, training.inputs)
+        trained: Trained | None = None
+        if chosen.fitted is None:
+            assert networks is not None
+            trained = networks.fit(chosen)
+            if not cross_validated:
+                log_probs = all_log_probs(trained.model.log_probs, encoded)
+        fitted_model = linear.model_of(trials, names) if trained is None else trained.model
         if not cross_validated:
             held_out = splits[0][1]
         shares = _shares_of_training(targets.bags, held_out, cross_validated)
         part, ids = targets.bags.select(held_out), targets.ids[held_out]
         tau = None if chosen.tau is None else chosen.tau[held_out]
-        rows_held_out = torch.from_numpy(targets.bags.rows(held_out))
+        rows_held_out = targets.bags.rows(held_out)
         # With bag effects probabilities are means over these, and need no temperature.
         temperature = 1.0 if bag_effects else fit_temperature(log_probs[rows_held_out], part)
         own = tempered(log_probs[rows_held_out], temperature)
-        divide_logits(classifier.model_, temperature)
-        classifier.temperature_ *= temperature
+        fitted_model = fitted_model.divided(temperature)
         facts = FitFacts(
             command=command,
             bagwise=bagwise.__version__,
@@ -250,59 +233,91 @@ def fit_table(
                 engine=engine,
                 model=chosen.model,
                 lr=chosen.lr,
-                epochs=classifier.best_epoch_,
+                epochs=None if trained is None else trained.epochs,
                 ridge=chosen.ridge,
                 bag_effects=linear.tau_of(chosen),
                 seed=seed,
-                temperature=classifier.temperature_,
+                temperature=fitted_model.temperature,
             ),
             tried=[Tried(t.model, t.setting, t.bag_loss) for t in trials],
             folds=len(splits),
-            curve=_curve(classifier, chosen, cross_validated),
+            curve=_curve(trained, chosen, cross_validated),
             held_out=assess(own, part, ids, shares, tau),
             surprising=surprising_in_pieces(
                 log_probs, temperature, targets.bags, targets.ids, chosen.tau
             ),
             seconds=round(time.perf_counter() - started, 1),
-            bags_differ=linear.differences(chosen, training, limits),
+            bags_differ=linear.differences(chosen, encoded, limits),
         )
         table = _held_out_file(own, part, ids, names, tau)
-        found = _intervals(chosen, training, splits, work, progress, limits)
+        found = _intervals(chosen, encoded, splits, work, progress, limits)
         named = targets.ids[: len(targets.ids) - rows.alone]
         known_bags = linear.known_bags(chosen, key, named)
-        fitted = TableModel(classifier, rows.columns, facts, found, known_bags, table.encode())
+        fitted = TableModel(fitted_model, rows.columns, facts, found, known_bags, table.encode())
         work.publish(fitted.save)
     remove_store(out) if kept_rows is None else kept_rows.done()
     return fitted
 
 
+def _linear_trials(
+    data: EncodedBags,
+    splits: Sequence[Split],
+    work: Workspace,
+    bag_effects: bool,
+    progress: bool,
+    limits: Limits,
+) -> list[Trial]:
+    """The linear model by maximum likelihood, with each ridge that was tried."""
+    if bag_effects:
+        with WorkProgress("linear model with bag effects", "", 1, progress):
+            return linear.effect_trials(data, splits, work)
+    if data.fits(limits):
+        return linear.linear_trials(data, splits, work, progress)
+    return trials_in_pieces(data, splits, work, progress, limits)
+
+
 def _intervals(
     chosen: Trial,
-    data: BagData,
+    data: EncodedBags,
     splits: Sequence[Split],
     work: Workspace,
     progress: bool,
     limits: Limits,
-) -> Tensors:
+) -> Arrays:
     """What intervals of a linear model by maximum likelihood are made of."""
-    model, ridge = chosen.weights, chosen.ridge
-    if model is None or ridge is None:
+    if chosen.fitted is None or chosen.ridge is None:
         return {}
-    if not linear.fits(data, limits):
+    tau = linear.tau_of(chosen) or 0.0
+    model = fit_of(chosen.fitted["weights"], chosen.fitted["intercept"], chosen.ridge, tau)
+    if not data.fits(limits):
         kept = splits[0][0]
         return work.once(
-            "intervals",
-            lambda: intervals_in_pieces(data, kept, model, ridge, work, progress, limits),
+            "intervals", lambda: intervals_in_pieces(data, kept, model, work, progress, limits)
         )
     with WorkProgress("intervals", "", 1, progress), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
-        tau = linear.tau_of(chosen) or 0.0
-        return work.once("intervals", lambda: intervals_of(data, model, ridge, tau, limits))
+        return work.once("intervals", lambda: intervals_of(data, model, limits))
 
 
 def _check_model(model: str) -> None:
-    if model not in (*RATES, "auto"):
-        raise InputError(f"model is {model!r}; choose one of auto, {', '.join(RATES)}.")
+    if model not in (*MODELS, "auto"):
+        raise InputError(f"model is {model!r}; choose one of auto, {', '.join(MODELS)}.")
+
+
+def _models(model: str, n_bags: int) -> list[str]:
+    """The models to try."""
+    if model != "auto":
+        return [model]
+    if n_bags < FEWEST_BAGS:  # not even held-out ones tell which model is better
+        return ["linear"]
+    if not there_is_torch():
+        warnings.warn(
+            f"only the linear model was tried: perceptrons need PyTorch, {REMEDY} brings it.",
+            UserWarning,
+            stacklevel=3,
+        )
+        return ["linear"]
+    return list(MODELS)
 
 
 def _say_expected(method: str, engine: str) -> None:
@@ -319,7 +334,7 @@ def _say_expected(method: str, engine: str) -> None:
 
 
 def _held_out_file(
-    log_probs: torch.Tensor,
+    log_probs: FloatArray,
     bags: Bags,
     ids: npt.NDArray[Any],
     classes: npt.NDArray[Any],
@@ -327,43 +342,9 @@ def _held_out_file(
 ) -> str:
     """The table of held-out bags, without labelled rows of no bag."""
     ours = of_label_file(bags)
-    rows = torch.from_numpy(bags.rows(ours))
+    rows = bags.rows(ours)
     own = None if tau is None else tau[ours]
     return held_out_table(log_probs[rows], bags.select(ours), ids[ours], classes.tolist(), own)
-
-
-def _fit_most(
-    base: LLPClassifier,
-    data: BagData,
-    classes: npt.NDArray[Any],
-    split: Split,
-    chosen: Trial,
-    epochs: int | None,
-    work: Workspace,
-    progress: bool,
-) -> LLPClassifier:
-    """The model of all but the held-out bags, stopped where these are most probable."""
-    assert chosen.lr is not None
-    most = most_epochs(len(data)) if epochs is None else epochs
-    waits = patience(most) if epochs is None else None
-    classifier = variant(base, chosen.model, chosen.lr, most, waits, verbose=progress)
-    kept, held_out = (data.select(index) for index in split)
-    return _trained(classifier, kept, classes, held_out, work)
-
-
-def _trained(
-    classifier: LLPClassifier,
-    data: BagData,
-    classes: npt.NDArray[Any],
-    held_out: BagData | None,
-    work: Workspace,
-) -> LLPClassifier:
-    """Go on from the last epoch that was kept; from the beginning if that is damaged."""
-    try:
-        return classifier.fit_bags(data, classes, held_out, work.checkpoint)
-    except (DamagedError, OtherRunError):
-        work.forget_checkpoint()
-        return classifier.fit_bags(data, classes, held_out, work.checkpoint)
 
 
 def _shares_of_training(bags: Bags, held_out: IntArray, cross_validated: bool) -> FloatArray:
@@ -374,15 +355,14 @@ def _shares_of_training(bags: Bags, held_out: IntArray, cross_validated: bool) -
     return overall_shares(bags.select(kept))
 
 
-def _curve(classifier: LLPClassifier, chosen: Trial, cross_validated: bool) -> list[CurvePoint]:
+def _curve(trained: Trained | None, chosen: Trial, cross_validated: bool) -> list[CurvePoint]:
     """Training and held-out loss by epoch; cross-validated, the latter is the folds' mean.
 
     None where there are no epochs.
     """
-    if chosen.lr is None:
+    if trained is None:
         return []
-    history = classifier.history_
-    train = [row["train_loss"] for row in history]
-    held_out = chosen.curve if cross_validated else [row["val_bag_loss"] for row in history]
+    train = [row["train_loss"] for row in trained.history]
+    held_out = chosen.curve if cross_validated else [row["val_bag_loss"] for row in trained.history]
     losses = zip_longest(train, held_out)
     return [CurvePoint(epoch, *known) for epoch, known in enumerate(losses, start=1)]

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from bagwise.data.inputs import Inputs, take
-from bagwise.data.stored_rows import StoredRows
 from bagwise.limits import LIMITS
+from bagwise.storage.stored_rows import StoredRows
 
 _SAMPLE = 4
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # glibc's mallopt

@@ -16,10 +16,10 @@ from torch import nn
 from bagwise.errors import BagwiseError, InputError
 from bagwise.extras import require
 from bagwise.progress import TrainingProgress
+from bagwise.ray_cluster import ATTEMPTS, cluster, n_gpus
 from bagwise.storage.files import unfinished
 from bagwise.training.callbacks import Callback, Row
 from bagwise.training.distributed import WorkerError, backend_for, is_launched
-from bagwise.training.ray_cluster import ATTEMPTS, cluster, n_gpus
 
 _LOOK = 0.5  # seconds between two looks at how far the workers are
 

@@ -13,16 +13,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from bagwise.errors import DamagedError, InputError
 from bagwise.methods import Method
-from bagwise.storage.files import (
-    compare,
-    load_tensors,
-    prefixed,
-    remove_leftovers,
-    require_finite,
-    save_tensors,
-    verify,
-    without_prefix,
-)
+from bagwise.storage.files import remove_leftovers
 from bagwise.storage.schema import (
     any_number,
     anything,
@@ -36,6 +27,15 @@ from bagwise.storage.schema import (
 from bagwise.training.averaging import set_steps
 from bagwise.training.distributed import Alone
 from bagwise.training.randomness import restore, states
+from bagwise.training.tensor_files import (
+    compare,
+    load_tensors,
+    prefixed,
+    require_finite,
+    save_tensors,
+    verify,
+    without_prefix,
+)
 
 CHECKPOINT = "checkpoint.safetensors"
 

@@ -9,18 +9,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood.bag_effects import bags_differ
 from bagwise.likelihood.mixing import drawn_counts, mean_softmax
 from bagwise.likelihood.objective import log_likelihoods_with_effects
 from bagwise.likelihood.ridge import mean_per_instance
-from bagwise.posterior import bag_posterior
+from bagwise.posterior import bag_posterior, log_likelihoods
 from bagwise.posterior.poisson_binomial import count_intervals, count_probabilities
 from bagwise.tables.assess.baseline import baseline_log_likelihoods
 from bagwise.tables.model.fit_facts import BinOfBags, HeldOutBag, HeldOutFacts, SurprisingBag
-from bagwise.training.evaluation import log_likelihoods
 
 SHOWN_BAGS = 1000
 SURPRISING = 15
@@ -29,7 +27,7 @@ _CHUNK = 500_000
 
 
 def assess(
-    log_probs: torch.Tensor,
+    log_probs: FloatArray,
     bags: Bags,
     ids: npt.NDArray[Any],
     shares: FloatArray,
@@ -63,7 +61,7 @@ def assess(
     sharp = ours[bags.is_sharp[ours]]
     coverage = {}
     if len(sharp):
-        rows = torch.from_numpy(bags.rows(sharp))
+        rows = bags.rows(sharp)
         own = None if tau is None else tau[sharp]
         off_centre = 2 * np.abs(count_levels(log_probs[rows], bags.select(sharp), own) - 0.5)
         coverage = {name: float((off_centre <= width).mean()) for name, width in _INTERVALS.items()}
@@ -126,7 +124,7 @@ def of_label_file(bags: Bags) -> IntArray:
 
 
 def surprising_bags(
-    log_probs: torch.Tensor, bags: Bags, ids: npt.NDArray[Any], tau: FloatArray | None = None
+    log_probs: FloatArray, bags: Bags, ids: npt.NDArray[Any], tau: FloatArray | None = None
 ) -> list[SurprisingBag]:
     """The bags whose counts are least probable, compared with the counts the model expects.
 
@@ -172,12 +170,12 @@ def _nearest(counts: FloatArray, bags: Bags) -> Bags:
     return Bags.from_proportions(counts / bags.sizes[:, None], bags.sizes, rounding="nearest")
 
 
-def _expected_by_both(log_probs: torch.Tensor, bags: Bags) -> FloatArray:
+def _expected_by_both(log_probs: FloatArray, bags: Bags) -> FloatArray:
     """(B, C) expected counts given what is known of the bags."""
     counts = np.empty((len(bags), bags.n_classes))
     for index in bags.batches(_CHUNK):
-        rows, some = torch.from_numpy(bags.rows(index)), bags.select(index)
-        weights = bag_posterior(log_probs[rows].double(), some).weights.numpy()
+        rows, some = bags.rows(index), bags.select(index)
+        weights = bag_posterior(log_probs[rows].astype(np.float64), some).weights
         counts[index] = np.add.reduceat(weights, some.offsets[:-1])
     return counts
 
@@ -193,7 +191,7 @@ def _log_potential(bags: Bags, counts: Bags) -> FloatArray:
 
 
 def held_out_table(
-    log_probs: torch.Tensor,
+    log_probs: FloatArray,
     bags: Bags,
     ids: npt.NDArray[Any],
     classes: Sequence[str],
@@ -205,7 +203,7 @@ def held_out_table(
     Where counts are not exact, `expected_...` by the label file alone, and the `least_...` and
     `most_...` that it allows, stand in place of the true ones.
 
-    >>> log_probs = torch.full((4, 2), 0.5).log()
+    >>> log_probs = np.log(np.full((4, 2), 0.5))
     >>> bags, ids = Bags([4], [[1, 3]]), np.array(["A"])
     >>> print(held_out_table(log_probs, bags, ids, ["no", "yes"]), end="")
     bag,size,true_no,predicted_no,low_no,high_no,true_yes,predicted_yes,low_yes,high_yes
@@ -213,9 +211,9 @@ def held_out_table(
     """
     expected, _ = _moments(log_probs, bags, tau)
     if tau is None:
-        low, high = count_intervals(log_probs.numpy(), bags)
+        low, high = count_intervals(log_probs, bags)
     else:
-        _, _, low, high = drawn_counts(log_probs.double().numpy(), bags, tau)
+        _, _, low, high = drawn_counts(log_probs.astype(np.float64), bags, tau)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     given: dict[str, npt.NDArray[Any]] = {"true": bags.expected_counts}
@@ -230,7 +228,7 @@ def held_out_table(
 
 
 def count_levels(
-    log_probs: torch.Tensor, bags: Bags, tau: FloatArray | None = None, seed: int = 0
+    log_probs: FloatArray, bags: Bags, tau: FloatArray | None = None, seed: int = 0
 ) -> FloatArray:
     """(B, C) where each count lies in its distribution under the model, in 0 .. 1.
 
@@ -241,23 +239,22 @@ def count_levels(
     """
     V = np.random.default_rng(seed).random(bags.counts.shape)
     if tau is None:
-        below, equal = count_probabilities(log_probs.numpy(), bags)
+        below, equal = count_probabilities(log_probs, bags)
     else:
-        below, equal, _, _ = drawn_counts(log_probs.double().numpy(), bags, tau)
+        below, equal, _, _ = drawn_counts(log_probs.astype(np.float64), bags, tau)
     levels: FloatArray = np.clip(below + V * equal, 0, 1)
     return levels
 
 
-def _log_likelihoods(log_probs: torch.Tensor, bags: Bags, tau: FloatArray | None) -> FloatArray:
+def _log_likelihoods(log_probs: FloatArray, bags: Bags, tau: FloatArray | None) -> FloatArray:
     """(B,) log P(S|X)."""
     if tau is None:
-        found: FloatArray = log_likelihoods(log_probs, bags).numpy()
-        return found
-    return log_likelihoods_with_effects(log_probs.double().numpy(), bags, tau)
+        return log_likelihoods(log_probs, bags)
+    return log_likelihoods_with_effects(log_probs.astype(np.float64), bags, tau)
 
 
 def _moments(
-    log_probs: torch.Tensor, bags: Bags, tau: FloatArray | None = None
+    log_probs: FloatArray, bags: Bags, tau: FloatArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
     """(B, C) each: expected counts of the bags, and the variances of the counts.
 
@@ -265,17 +262,15 @@ def _moments(
     """
     if tau is not None:
         none = np.zeros((len(bags), bags.n_classes))
-        shares = mean_softmax(log_probs.double().numpy(), bags.bag_of_row, none, tau)
-        log_probs = torch.from_numpy(shares).log()
-    mean, variance = torch.zeros(2, len(bags), bags.n_classes, dtype=torch.float64)
-    bag = torch.from_numpy(bags.bag_of_row)
-    for part, bag_of_part in zip(
-        torch.split(log_probs, _CHUNK), torch.split(bag, _CHUNK), strict=True
-    ):
-        p = part.double().exp()
-        mean.index_add_(0, bag_of_part, p)
-        variance.index_add_(0, bag_of_part, p * (1 - p))
-    return mean.numpy(), variance.clamp(min=0).numpy()
+        shares = mean_softmax(log_probs.astype(np.float64), bags.bag_of_row, none, tau)
+        log_probs = np.log(shares)
+    mean, variance = np.zeros((2, len(bags), bags.n_classes))
+    for index in bags.batches(_CHUNK):
+        rows, begins = bags.rows(index), bags.select(index).offsets[:-1]
+        p = np.exp(log_probs[rows].astype(np.float64))
+        mean[index] = np.add.reduceat(p, begins)
+        variance[index] = np.add.reduceat(p * (1 - p), begins)
+    return mean, np.maximum(variance, 0)
 
 
 def _correlation(predicted: FloatArray, true: FloatArray) -> float | None:

@@ -2,42 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
-import torch
-from torch import nn
 
 from bagwise.bags import Bags, FloatArray
-from bagwise.data import Inputs
-from bagwise.data.inputs import full, take
-from bagwise.data.stored_rows import StoredRows
+from bagwise.likelihood.temperature import tempered
+from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.held_out import SURPRISING, surprising_bags
 from bagwise.tables.model.fit_facts import SurprisingBag
-from bagwise.tables.model.table_model import log_probs_by
-from bagwise.training.temperature import tempered
+from bagwise.tables.sort.encoded_bags import EncodedBags
 
 _ROWS = 1 << 16  # that are predicted at a time; a model's own pieces are a part of them
 _BAG_ROWS = 200_000  # instances of bags that are looked at at a time
 
 
-def all_log_probs(model: nn.Module, inputs: Inputs) -> torch.Tensor:
-    """(N, C) log-probabilities of encoded rows, in a file where the rows are in one."""
-    if not isinstance(inputs, StoredRows):
-        return log_probs_by(model, inputs)
-    found: torch.Tensor | None = None
-    for first in range(0, len(inputs), _ROWS):
-        rows = torch.arange(first, min(first + _ROWS, len(inputs)))
-        part = log_probs_by(model, take(inputs, rows))
-        if found is None:
-            found = full(inputs, (len(inputs), part.shape[1]), 0.0)
-        found[first : first + _ROWS] = part
-    assert found is not None
+def all_log_probs(
+    log_probs: Callable[[npt.NDArray[Any]], FloatArray], data: EncodedBags
+) -> npt.NDArray[Any]:
+    """(N, C) what a function says of all encoded rows, in a file where the rows are in one."""
+    found = data.per_row(data.bags.n_classes, 0.0)
+    for first in range(0, len(data), _ROWS):
+        rows = np.arange(first, min(first + _ROWS, len(data)))
+        stored = isinstance(data.inputs, StoredRows)
+        found[rows] = log_probs(data.inputs.take(rows) if stored else data.inputs[rows])
     return found
 
 
 def surprising_in_pieces(
-    log_probs: torch.Tensor,
+    log_probs: FloatArray,
     temperature: float,
     bags: Bags,
     ids: npt.NDArray[Any],

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bagwise.bags import FloatArray
 from bagwise.errors import InputError
 from bagwise.labels.kinds import NumbersAre
+from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.labels.cells import (
     HIGH,
     LOW,
@@ -30,8 +30,6 @@ from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.read.values import category_texts
 from bagwise.wording import in_order
-
-JOINT = " / "  # between the parts of a bag's name, where it has several
 
 
 @dataclass(frozen=True)
@@ -57,25 +55,6 @@ class LabelTable:
     source: str
     numbers_are: NumbersAre = "auto"
     files: Sequence[Path] = ()
-
-
-def bag_ids(batch: pa.RecordBatch | pa.Table, key: Sequence[str]) -> pa.Array:
-    """The name of each row's bag; null where a part of it is missing.
-
-    >>> rows = pa.RecordBatch.from_pydict({"state": ["TX"], "county": [7]})
-    >>> bag_ids(rows, ["state", "county"]).to_pylist()
-    ['TX / 7']
-    """
-    parts = [category_texts(batch.column(name)) for name in key]
-    if len(parts) == 1:
-        return parts[0]
-    for name, part in zip(key, parts, strict=True):
-        if any(JOINT in (text or "") for text in part.unique().to_pylist()):
-            raise InputError(
-                f"a value of {name!r} contains {JOINT!r}, which stands between the parts of a "
-                "bag's name; replace it."
-            )
-    return pc.binary_join_element_wise(*parts, JOINT)
 
 
 def read_labels(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +17,8 @@ from bagwise.likelihood.linear_fit import occurring
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Columns, Inputs, Surprises
 from bagwise.tables.encode.learn_columns import ColumnLearner, Ordered, ordered_of
-from bagwise.tables.labels.label_file import JOINT, LabelTable, bag_ids, read_labels
+from bagwise.tables.labels.bag_names import bag_ids, plain_name
+from bagwise.tables.labels.label_file import LabelTable, read_labels
 from bagwise.tables.labels.label_numbers import said
 from bagwise.tables.labels.label_options import in_option_words, in_words
 from bagwise.tables.labels.one_class import completed
@@ -367,13 +367,3 @@ def match_names(
 def _all_differ(names: list[str]) -> bool:
     """Whether no two names are the same number, as 9 and 9.0 are."""
     return len({plain_name(name) for name in names}) == len(names)
-
-
-def plain_name(name: str) -> str:
-    """A bag's name as it is where a whole number has not become a decimal one: 9.0 is 9.
-
-    >>> plain_name("9.0"), plain_name("TX / 7.0"), plain_name("v1.0")
-    ('9', 'TX / 7', 'v1.0')
-    """
-    parts = (re.sub(r"^(-?\d+)\.0+$", r"\1", part) for part in name.split(JOINT))
-    return JOINT.join(parts)

@@ -9,15 +9,22 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.errors import DamagedError, InputError
 from bagwise.likelihood import BagEffects
 from bagwise.likelihood.mixing import mean_softmax
-from bagwise.storage.files import compare, load_tensors, require_finite, save_tensors, verify
+from bagwise.storage.array_files import (
+    Arrays,
+    compare,
+    load_arrays,
+    require_finite,
+    save_arrays,
+    shape_of,
+    verify,
+)
 from bagwise.storage.schema import list_of, number, record, text, whole
-from bagwise.tables.match.bag_table import plain_name
+from bagwise.tables.labels.bag_names import plain_name
 
 FORMAT = 1
 HIGHEST_TAU = 100.0
@@ -71,32 +78,28 @@ class KnownBags:
 
     def save(self, path: Path) -> None:
         """Write all of it to one file."""
-        tensors = {
-            "tau": torch.tensor(self.effects.tau, dtype=torch.float64),
-            "means": torch.from_numpy(np.ascontiguousarray(self.effects.means)),
-            "spreads": torch.from_numpy(np.ascontiguousarray(self.effects.spreads)),
+        arrays = {
+            "tau": np.array(self.effects.tau, dtype=np.float64),
+            "means": self.effects.means,
+            "spreads": self.effects.spreads,
         }
         facts = {"format": FORMAT, "columns": list(self.columns), "bags": list(self.names)}
-        save_tensors(path, tensors, facts)
+        save_arrays(path, arrays, facts)
 
     @classmethod
-    def load(cls, path: Path, n_classes: int) -> KnownBags | None:
-        """What a model's folder says; None if it says nothing, a ValueError if it is damaged."""
-        if not path.exists():
-            return None
-        tensors, facts = load_tensors(path)
+    def load(cls, path: Path, n_classes: int) -> KnownBags:
+        """What a model's folder says; a ValueError if it is damaged."""
+        arrays, facts = load_arrays(path)
         try:
-            _check(tensors, facts, n_classes)
-            verify(path, tensors)
+            _check(arrays, facts, n_classes)
+            verify(path, arrays)
         except InputError as error:
             raise DamagedError(f"{path} is damaged: {error}; fit the model again.") from error
-        effects = BagEffects(
-            float(tensors["tau"]), tensors["means"].numpy(), tensors["spreads"].numpy()
-        )
+        effects = BagEffects(float(arrays["tau"]), arrays["means"], arrays["spreads"])
         return cls(tuple(facts["columns"]), tuple(facts["bags"]), effects)
 
 
-def _check(tensors: dict[str, torch.Tensor], facts: dict[str, Any], n_classes: int) -> None:
+def _check(arrays: Arrays, facts: dict[str, Any], n_classes: int) -> None:
     needed = {
         "format": whole(FORMAT, FORMAT),
         "columns": list_of(text, 1),
@@ -106,10 +109,13 @@ def _check(tensors: dict[str, torch.Tensor], facts: dict[str, Any], n_classes: i
     if len(set(facts["bags"])) < len(facts["bags"]):
         raise InputError("a bag is there twice")
     B = len(facts["bags"])
-    numbers = torch.zeros((), dtype=torch.float64)
-    wanted = {"tau": numbers, "means": numbers.expand(B, n_classes), "spreads": numbers.expand(B)}
-    compare(tensors, wanted)
-    require_finite(tensors)
-    number(0, HIGHEST_TAU)(float(tensors["tau"]), "tau")
-    if not ((tensors["spreads"] >= 0) & (tensors["spreads"] <= HIGHEST_TAU)).all():
+    wanted = {
+        "tau": shape_of("float64"),
+        "means": shape_of("float64", B, n_classes),
+        "spreads": shape_of("float64", B),
+    }
+    compare(arrays, wanted)
+    require_finite(arrays)
+    number(0, HIGHEST_TAU)(float(arrays["tau"]), "tau")
+    if not ((arrays["spreads"] >= 0) & (arrays["spreads"] <= HIGHEST_TAU)).all():
         raise InputError(f"spreads are not all from 0 to {HIGHEST_TAU:g}")

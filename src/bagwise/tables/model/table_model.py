@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import torch
-from torch import nn
 
-from bagwise.bags import IntArray
 from bagwise.errors import DamagedError, InputError
-from bagwise.estimator import LLPClassifier
-from bagwise.likelihood import Covariance, EffectsOfFit
 from bagwise.storage import model_folder as archive
+from bagwise.storage.array_files import Arrays
+from bagwise.storage.config import LINEAR
 from bagwise.storage.files import write_atomically
-from bagwise.storage.journal import Tensors
 from bagwise.storage.manifest import is_as_written
 from bagwise.tables.encode.columns import FORMAT as COLUMNS_FORMAT
 from bagwise.tables.encode.columns import OLDEST, Columns, Inputs
 from bagwise.tables.model.fit_facts import FitFacts
 from bagwise.tables.model.fit_file import FORMAT as FIT_FORMAT
 from bagwise.tables.model.fit_file import from_json, to_json
-from bagwise.tables.model.known_bags import KnownBags
-from bagwise.tables.model.stored_covariance import covariance_of, effects_in, read_intervals
-from bagwise.training.evaluation import predict_logits
+from bagwise.tables.model.interval_file import read_intervals
+from bagwise.tables.model.linear_model import LinearModel, read_linear, read_linear_network
+from bagwise.tables.model.network_room import network_room
+
+if TYPE_CHECKING:
+    from bagwise.estimator.table_networks import NetworkModel
+    from bagwise.likelihood import Covariance, EffectsOfFit
+    from bagwise.tables.model.known_bags import KnownBags
 
 
 @dataclass(frozen=True)
 class TableModel:
-    """A classifier, what the columns of its table mean, and how it was fitted.
+    """A fitted model, what the columns of its table mean, and how it was fitted.
 
     Attributes:
-        classifier: of encoded rows.
+        model: of encoded rows.
         columns: how rows are encoded.
         fit: what `fit` found; of a model from a folder the content of fit.json, as it stands there.
         of_intervals: how sure the coefficients of a linear model are; empty where it is not known.
@@ -47,10 +49,10 @@ class TableModel:
         fit_is_intact: whether fit.json is as it was written.
     """
 
-    classifier: LLPClassifier
+    model: LinearModel | NetworkModel
     columns: Columns
     fit: FitFacts | dict[str, object]
-    of_intervals: Tensors = field(default_factory=dict)
+    of_intervals: Arrays = field(default_factory=dict)
     known_bags: KnownBags | None = None
     held_out: bytes = b""
     fit_is_intact: bool = True
@@ -74,46 +76,50 @@ class TableModel:
     @property
     def intervals(self) -> Covariance | None:
         """The covariance of a linear model's coefficients, where it is known."""
+        if not self.of_intervals:
+            return None
+        from bagwise.tables.model.stored_covariance import covariance_of
+
         tau = self.known_bags.effects.tau if self.known_bags else 0.0
-        return covariance_of(self.of_intervals, tau) if self.of_intervals else None
+        return covariance_of(self.of_intervals, tau)
 
     @property
     def interval_effects(self) -> EffectsOfFit | None:
         """The effects of the known bags by the fit of `intervals`, where they are known."""
         if self.known_bags is None:
             return None
+        from bagwise.tables.model.stored_covariance import effects_in
+
         n_bags, tau = len(self.known_bags.names), self.known_bags.effects.tau
         return effects_in(self.of_intervals, tau, n_bags)
 
     @property
     def classes(self) -> list[str]:
         """The class labels."""
-        return [str(label) for label in self.classifier.classes_]
+        return list(self.model.classes)
 
-    def named(self, classes: IntArray) -> pa.Array:
+    def named(self, classes: npt.NDArray[np.int64]) -> pa.Array:
         """(N,) class labels of the numbers of classes."""
         return pa.array(self.classes, pa.string()).take(pa.array(classes))
 
-    def log_probs(self, inputs: Inputs) -> torch.Tensor:
+    def log_probs(self, inputs: Inputs) -> npt.NDArray[np.float64]:
         """(N, C) log-probabilities of encoded rows; with bag effects, for an effect of zero."""
-        # PyTorch warns of arrays that may not be written, for instance memory-mapped ones.
-        own = np.require(inputs, np.float32, ["C", "W"])
-        return log_probs_by(self.classifier.model_, torch.from_numpy(own))
+        return self.model.log_probs(inputs)
 
-    def predict(self, inputs: Inputs, bags: pa.Array | None = None) -> torch.Tensor:
-        """(N, C) log-probabilities of encoded rows, in double precision.
+    def predict(self, inputs: Inputs, bags: pa.Array | None = None) -> npt.NDArray[np.float64]:
+        """(N, C) log-probabilities of encoded rows.
 
         Args:
             inputs: (N, width) encoded rows.
             bags: (N,) the name of each row's bag, which a model with bag effects makes use of;
                 without names, and for a bag that it does not know, it takes the mean over bags.
         """
-        log_probs = self.log_probs(inputs).double()
+        log_probs = self.log_probs(inputs)
         if self.known_bags is None:
             return log_probs
         names = pa.nulls(len(inputs), pa.string()) if bags is None else bags
-        p = self.known_bags.probabilities(log_probs.numpy(), self.known_bags.places(names))
-        return torch.from_numpy(p).log()
+        p = self.known_bags.probabilities(log_probs, self.known_bags.places(names))
+        return np.log(p)
 
     def bag_columns(self, there: Sequence[str], given: Sequence[str] = ()) -> list[str]:
         """The columns that name the bags of rows, for a model that makes use of them; else none.
@@ -140,14 +146,16 @@ class TableModel:
     def save(self, path: Path) -> None:
         """Write the model folder, in one step; where a symbolic link leads, if `path` is one."""
         fit = to_json(self.fit) if isinstance(self.fit, FitFacts) else self.fit
-        content = {archive.COLUMNS: self.columns.to_json(), archive.FIT: fit}
-        tensors = {archive.INTERVALS: self.of_intervals} if self.of_intervals else None
-        writers: dict[str, Callable[[Path], None]] = {}
+        files = self.model.files()
+        files[archive.COLUMNS] = archive.as_json(self.columns.to_json())
+        files[archive.FIT] = archive.as_json(fit)
+        if self.of_intervals:
+            files[archive.INTERVALS] = archive.as_arrays(self.of_intervals)
         if self.known_bags is not None:
-            writers[archive.EFFECTS] = self.known_bags.save
+            files[archive.EFFECTS] = self.known_bags.save
         if self.held_out:
-            writers[archive.HELD_OUT] = partial(write_atomically, content=self.held_out)
-        archive.save(self.classifier, Path(os.path.realpath(path)), content, tensors, writers)
+            files[archive.HELD_OUT] = partial(write_atomically, content=self.held_out)
+        archive.save_folder(Path(os.path.realpath(path)), files)
 
     @classmethod
     def load(cls, path: Path) -> TableModel:
@@ -157,25 +165,47 @@ class TableModel:
             raise InputError(f"there is no folder {path}; give the --out folder of bagwise fit.")
         of_columns = _read(path / archive.COLUMNS, COLUMNS_FORMAT, OLDEST)
         fit = _read(path / archive.FIT, FIT_FORMAT)
-        classifier = archive.load(LLPClassifier, path)
+        archive.require_files(path)
+        kind, config = archive.read_config(path)
         try:
             columns = Columns.from_json(of_columns)
         except InputError as error:
             raise DamagedError(f"{path / archive.COLUMNS} is damaged: {error}.") from error
         width = len(columns.encoded_names)
-        if classifier.shape_in_ != (width,):
+        shape = (config["n_features"],) if kind == LINEAR else tuple(config["shape"])
+        if shape != (width,):
             raise InputError(
                 f"{path / archive.COLUMNS} makes {width} features, but the model in "
-                f"{archive.CONFIG} has {classifier.shape_in_}; the folder is damaged."
+                f"{archive.CONFIG} has {shape}; the folder is damaged."
             )
-        found = read_intervals(path / archive.INTERVALS, width, len(classifier.classes_))
-        known = KnownBags.load(path / archive.EFFECTS, len(classifier.classes_))
+        model = _read_model(path, kind, config)
+        found = read_intervals(path / archive.INTERVALS, width, len(model.classes))
+        known = _known_bags(path / archive.EFFECTS, len(model.classes))
         table = path / archive.HELD_OUT  # for people; nothing is read from it
         held_out = table.read_bytes() if table.is_file() else b""
         # What the fit says about itself is not needed to predict, and is checked where it is used.
         archive.check_files(path, apart=[archive.FIT])
         intact = is_as_written(path, archive.FIT)
-        return cls(classifier, columns, fit, found, known, held_out, intact)
+        return cls(model, columns, fit, found, known, held_out, intact)
+
+
+def _read_model(path: Path, kind: str, config: dict[str, Any]) -> LinearModel | NetworkModel:
+    if kind == LINEAR:
+        return read_linear(path, config)
+    if config["params"]["model"] == "linear":  # as earlier formats keep it
+        return read_linear_network(path, config)
+    room = network_room(f"the model in {path} is a perceptron, which")
+    found: NetworkModel = room.read_network(path)
+    return found
+
+
+def _known_bags(path: Path, n_classes: int) -> KnownBags | None:
+    """The effects of bags; what they need is imported only for a model that has such."""
+    if not path.exists():
+        return None
+    from bagwise.tables.model.known_bags import KnownBags
+
+    return KnownBags.load(path, n_classes)
 
 
 def _read(path: Path, version: int, oldest: int | None = None) -> dict[str, Any]:
@@ -185,8 +215,3 @@ def _read(path: Path, version: int, oldest: int | None = None) -> dict[str, Any]
             "bagwise train has no columns of a table)."
         )
     return archive.read_json(path, version, oldest)
-
-
-def log_probs_by(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
-    """(N, C) log-probabilities of encoded rows."""
-    return predict_logits(model, inputs).log_softmax(-1)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.errors import InputError
 from bagwise.likelihood.ridge import mean_per_instance
-from bagwise.storage.journal import Tensors
-from bagwise.training.best import score
+from bagwise.storage.array_files import Arrays
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Trial:
         epochs: after which the held-out bags were most probable, likewise.
         curve: loss of the held-out bags by epoch, likewise.
         ridge: strength of the penalty, where that was chosen.
-        weights: the final model, where it is known already.
+        fitted: the final model, where it is known already: `weights` (d, C), `intercept` (C,),
+            what was minimized, and with bag effects what is known of these.
         tau: (B,) standard deviation of the bags' own effects under the models that did not see
             them, where there are such; `log_probs` are for an effect of zero then.
     """
@@ -39,12 +40,12 @@ class Trial:
     setting: str
     bag_loss: float
     of_bags: FloatArray
-    log_probs: torch.Tensor | None = None
+    log_probs: npt.NDArray[Any] | None = None
     lr: float | None = None
     epochs: int | None = None
     curve: tuple[float, ...] = ()
     ridge: float | None = None
-    weights: Tensors | None = None
+    fitted: Arrays | None = None
     tau: FloatArray | None = None
 
 
@@ -72,5 +73,5 @@ def choose(trials: list[Trial], bags: Bags) -> list[Trial]:
 
 
 def by_loss(trial: Trial) -> float:
-    """To sort trials by, the best first."""
-    return -score(trial.bag_loss, "bag_loss")
+    """To sort trials by, the best first, and last those whose training diverged."""
+    return math.inf if math.isnan(trial.bag_loss) else trial.bag_loss

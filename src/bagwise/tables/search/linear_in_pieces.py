@@ -6,31 +6,27 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
-import torch
 
 from bagwise.bags import FloatArray, IntArray
-from bagwise.data import BagData
-from bagwise.data.stored_rows import StoredRows
 from bagwise.likelihood import LinearFit, covariance_in_pieces, fit_in_pieces
 from bagwise.likelihood.coefficient_intervals import interval_ridge
 from bagwise.likelihood.in_pieces import Read, bag_log_likelihoods_in_pieces
-from bagwise.likelihood.splits import Split
+from bagwise.likelihood.splits import Split, smaller
 from bagwise.limits import LIMITS, Limits
 from bagwise.progress import WorkProgress
-from bagwise.storage.journal import Tensors, Workspace
+from bagwise.storage.array_files import Arrays
+from bagwise.storage.journal import Workspace
+from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.surprising import all_log_probs
-from bagwise.tables.model.stored_covariance import fit_of, tensors_of, too_many
+from bagwise.tables.model.linear_model import linear_log_probs
+from bagwise.tables.model.stored_covariance import arrays_of as of_intervals
+from bagwise.tables.model.stored_covariance import fit_of, too_many
 from bagwise.tables.search.candidate import Trial
-from bagwise.tables.search.linear_candidates import (
-    fitted,
-    model_of,
-    module_of,
-    most_numbers,
-    trials_of,
-)
-from bagwise.tables.search.network_candidates import smaller
+from bagwise.tables.search.linear_candidates import arrays_of, fitted, trials_of
+from bagwise.tables.sort.encoded_bags import EncodedBags
 
 _PIECES = 6  # the part of the cells that may be in memory that is read at a time, at most
 _FIRST = 3_000_000  # of the bags that a fit begins with
@@ -39,16 +35,16 @@ _SHARES = (8, 1)  # one of so many bags is fitted to, the one after the other
 _TOLERANCE = 0.3  # standard errors, which are small in large tables
 
 
-def fits_in_pieces(data: BagData, splits: Sequence[Split], limits: Limits = LIMITS) -> bool:
+def fits_in_pieces(data: EncodedBags, splits: Sequence[Split], limits: Limits = LIMITS) -> bool:
     """Whether some bags, with which a fit can begin, are small enough."""
     if len(splits) > 1:
         return False
     some, _ = _some(data, splits[0], limits)
-    return int(data.bags.sizes[some].sum()) * (data.shape[0] + 1) <= most_numbers(data, limits)
+    return int(data.bags.sizes[some].sum()) * (data.width + 1) <= data.most_numbers(limits)
 
 
 def trials_in_pieces(
-    data: BagData,
+    data: EncodedBags,
     splits: Sequence[Split],
     work: Workspace,
     progress: bool = False,
@@ -64,62 +60,61 @@ def trials_in_pieces(
         some, folds = _some(data, splits[0], limits)
         tried = work.once("linear", lambda: fitted(data.select(some), folds, lambda *_: None))
         ridge = float(tried["ridges"][int(tried["chosen"])])
-        begin = fit_of(tried["weight"].numpy().T, tried["bias"].numpy(), ridge)
+        begin = fit_of(tried["weights"], tried["intercept"], ridge)
         for share in _SHARES:
             index = kept[::share]
             bar.begin(f"1 of {share} bags" if share > 1 else "all bags")
             begin = _fit(data, index, begin, f"{share}", work, bar, limits)
     of_bags = np.full(len(bags), np.nan)
-    found = model_of(begin)
     of_bags[held_out] = bag_log_likelihoods_in_pieces(
         begin, _read(data, held_out), bags.select(held_out), _most(data, limits)
     )
+    predict = partial(linear_log_probs, weights=begin.weights, intercept=begin.intercept)
     trial = Trial(
         model="linear",
         setting=f"ridge {ridge:.3g}",
         bag_loss=-float(of_bags[held_out].sum() / bags.sizes[held_out].sum()),
         of_bags=of_bags,
-        log_probs=all_log_probs(module_of(found), data.inputs),
+        log_probs=all_log_probs(predict, data),
         ridge=ridge,
-        weights=found,
+        fitted=arrays_of(begin),
     )
     return [trial, *(_left(other, len(bags)) for other in trials_of(tried)[1:])]
 
 
 def intervals_in_pieces(
-    data: BagData,
+    data: EncodedBags,
     kept: IntArray,
-    model: Tensors,
-    ridge: float,
+    model: LinearFit,
     work: Workspace,
     progress: bool,
     limits: Limits = LIMITS,
-) -> Tensors:
+) -> Arrays:
     """As `intervals_of`, of the bags that the model was fitted to; empty too where a single bag is
     too large.
     """
     bags = data.bags.select(kept)
-    largest = int(bags.sizes.max()) * (data.shape[0] + 1)
-    if too_many(model) or largest > most_numbers(data, limits):
+    largest = int(bags.sizes.max()) * (data.width + 1)
+    if too_many(model) or largest > data.most_numbers(limits):
         return {}
-    start = fit_of(model["weight"].numpy().T, model["bias"].numpy(), interval_ridge(ridge))
+    start = replace(model, ridge=interval_ridge(model.ridge))
     with WorkProgress("intervals", "passes", _PASSES, progress) as bar:
         bar.begin("all bags")
         fit = _fit(data, kept, start, "intervals", work, bar, limits)
         found = covariance_in_pieces(_read(data, kept), bags, fit, most=_most(data, limits))
-    return tensors_of(found)
+    return of_intervals(found)
 
 
-def _some(data: BagData, split: Split, limits: Limits) -> tuple[IntArray, IntArray]:
+def _some(data: EncodedBags, split: Split, limits: Limits) -> tuple[IntArray, IntArray]:
     """Some bags of a split, in order, and (n,) 0 for those of them that are held out, else -1."""
-    numbers = min(_FIRST, most_numbers(data, limits) // 2)  # and half as many of bags held out
-    kept, held_out = smaller(data.bags, split, numbers // (data.shape[0] + 1))
+    numbers = min(_FIRST, data.most_numbers(limits) // 2)  # and half as many of bags held out
+    kept, held_out = smaller(data.bags, split, numbers // (data.width + 1))
     some = np.sort(np.concatenate([kept, held_out]))
     return some, np.where(np.isin(some, held_out), 0, -1)
 
 
 def _fit(
-    data: BagData,
+    data: EncodedBags,
     index: IntArray,
     start: LinearFit,
     name: str,
@@ -132,17 +127,18 @@ def _fit(
     def keep(
         number: int, do: Callable[[], tuple[FloatArray, FloatArray]]
     ) -> tuple[FloatArray, FloatArray]:
-        found = work.once(f"linear-{name}-{number}", lambda: _tensors(*do()))
+        names = "log_likelihood", "gradient"
+        found = work.once(f"linear-{name}-{number}", lambda: dict(zip(names, do(), strict=True)))
         bar.plan(1 if number >= _PASSES // 2 else 0)
         bar.advance()
-        return found["log_likelihood"].numpy(), found["gradient"].numpy()
+        return found["log_likelihood"], found["gradient"]
 
     with warnings.catch_warnings():
         # A fit that ends before its optimum is judged by held-out bags like any other.
         warnings.simplefilter("ignore", RuntimeWarning)
         return fit_in_pieces(
             _read(data, index),
-            data.shape[0],
+            data.width,
             data.bags.select(index),
             start.ridge,
             most=_most(data, limits),
@@ -152,29 +148,24 @@ def _fit(
         )
 
 
-def _tensors(log_likelihood: FloatArray, gradient: FloatArray) -> Tensors:
-    arrays = {"log_likelihood": log_likelihood, "gradient": gradient}
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}
-
-
-def _read(data: BagData, index: IntArray) -> Read:
+def _read(data: EncodedBags, index: IntArray) -> Read:
     """Rows of some bags, by their number among these; in memory they are not copied."""
     if isinstance(data.inputs, StoredRows):
         rows = data.inputs.select(index)
     else:
         begins, sizes = data.bags.offsets[index], data.bags.sizes[index]
-        rows = StoredRows(data.inputs.numpy(), begins, sizes, sys.maxsize)
-    return lambda begin, end: rows.take(torch.arange(begin, end)).double().numpy()
+        rows = StoredRows(data.inputs, begins, sizes, sys.maxsize)
+    return lambda begin, end: rows.take(np.arange(begin, end)).astype(np.float64)
 
 
-def _most(data: BagData, limits: Limits) -> int:
+def _most(data: EncodedBags, limits: Limits) -> int:
     """Rows that are read at a time."""
-    each = data.shape[0] + 4 * data.bags.n_classes
-    cells = min(limits.linear_cells_at_once, most_numbers(data, limits) // _PIECES)
+    each = data.width + 4 * data.bags.n_classes
+    cells = min(limits.linear_cells_at_once, data.most_numbers(limits) // _PIECES)
     return max(cells // each, 1)
 
 
 def _left(trial: Trial, n_bags: int) -> Trial:
     """What is known of a ridge that was tried on some bags."""
     setting, nothing = f"{trial.setting}, on a part of the bags", np.full(n_bags, np.nan)
-    return replace(trial, setting=setting, of_bags=nothing, log_probs=None, weights=None)
+    return replace(trial, setting=setting, of_bags=nothing, log_probs=None, fitted=None)

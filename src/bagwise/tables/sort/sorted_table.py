@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 import bagwise
 from bagwise.bags import Bags, IntArray
-from bagwise.data.stored_rows import StoredRows
 from bagwise.errors import InputError
 from bagwise.labels.targets import BagTargets, to_bags
 from bagwise.limits import LIMITS, Limits
 from bagwise.memory_size import LEAST, shown_size
 from bagwise.progress import RowProgress
+from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.encode.columns import Columns, Inputs
 from bagwise.tables.encode.learn_columns import ColumnLearner, Ordered
 from bagwise.tables.labels.label_file import LabelTable
@@ -33,7 +33,7 @@ from bagwise.tables.match.bag_table import (
 )
 from bagwise.tables.match.heavy_tails import NUMBERS, with_useful_logs
 from bagwise.tables.read.streaming import StreamedSource
-from bagwise.tables.search.linear_candidates import NUMBER
+from bagwise.tables.sort.encoded_bags import NUMBER
 from bagwise.tables.sort.sorting import Batches, are_sorted, sorted_rows
 from bagwise.tables.sort.store import READING, Store, digest_of, files_as_they_are
 
@@ -119,7 +119,7 @@ def read_sorted(
     learner = ColumnLearner(source.schema, features, unused, categorical, ordered, limits)
     asked = [key, list(features), unused, sorted(categorical), ordered]
     reading = _read(source, key, learner, asked, store, progress)
-    rows, bag_of_code = _match(reading, labels, str(source.files[0]), skip_unmatched)
+    rows, bag_of_code = _match(reading, labels, source.name, skip_unmatched)
     rows = without_absent_classes(rows, labels.source)
     bags = rows.targets.bags
     refuse_small_budget(bags, budget, limits)

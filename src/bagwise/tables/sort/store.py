@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bagwise.data.stored_rows import STATE
 from bagwise.errors import DamagedError, InputError
 from bagwise.memory_size import shown_size
 from bagwise.storage.files import remove, remove_leftovers, write_atomically
 from bagwise.storage.locks import TakenError, hold, only_one
 from bagwise.storage.schema import read_json
+from bagwise.storage.stored_rows import STATE
 
 FORMAT = 1
 READING = "reading"  # the name of what a first reading of a table says

@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-from bagwise.labels.targets import NumbersAre
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import MatchedRows, match_rows
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.read.paths import Paths
 from bagwise.tables.read.row_source import RowSource
-
-
-@dataclass(frozen=True)
-class Counts:
-    """Where the counts of rows' bags are.
-
-    Attributes:
-        key: the bag's columns.
-        labels: the label file.
-        labels_are: what its numbers are.
-        skip_unmatched: leave out bags that only one of the files has.
-    """
-
-    key: Sequence[str]
-    labels: Paths
-    labels_are: NumbersAre = "auto"
-    skip_unmatched: bool = False
+from bagwise.tables.use.counts import Counts
 
 
 def matched_rows(

@@ -13,14 +13,15 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError
 from bagwise.likelihood import group_shares_with_effects
 from bagwise.tables.encode.columns import Columns, Surprises
-from bagwise.tables.labels.label_file import bag_ids
+from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.match.bag_table import encode_rows
 from bagwise.tables.model.known_bags import KnownBags
 from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.read.paths import Paths
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import open_rows
-from bagwise.tables.use.counted_rows import Counts, matched_rows
+from bagwise.tables.use.counted_rows import matched_rows
+from bagwise.tables.use.counts import Counts
 from bagwise.wording import in_order
 
 MISSING = "(missing)"
@@ -108,11 +109,11 @@ def estimate_shares(
     reach = None
     X = inputs.astype(np.float64) if known is not None else None
     if known is None or X is None:
-        log_probs = model.log_probs(inputs).double()
-        p = log_probs.exp().numpy()
+        log_probs = model.log_probs(inputs)
+        p = np.exp(log_probs)
         if model.known_bags is not None and places is not None:
             own = np.minimum(places, len(model.known_bags.names))
-            p = model.known_bags.probabilities(log_probs.numpy(), own)
+            p = model.known_bags.probabilities(log_probs, own)
         shares = _means(p, group, G)
     elif effects is not None:
         assert places is not None

@@ -8,14 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, roc_auc_score
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.errors import InputError
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
-from bagwise.tables.labels.label_file import bag_ids
+from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.read.paths import Paths
 from bagwise.tables.read.source import open_rows
@@ -104,15 +102,15 @@ def evaluate_table(model: TableModel, data: Paths, target: str, progress: bool =
             bar.advance(batch.num_rows)
     if not row:
         raise InputError(f"{source.name} has no rows.")
-    y, log_probs = np.concatenate(truth), torch.cat(predictions).numpy()
+    y, log_probs = np.concatenate(truth), np.concatenate(predictions)
     if not len(y):
         raise InputError(f"no row of {source.name} has a label in the column {target!r}.")
     guess, confidence = log_probs.argmax(-1), np.exp(log_probs.max(-1))
     shares = np.bincount(y) / len(y)
-    everything = np.arange(len(model.classes))
-    precision, recall, f1, support = precision_recall_fscore_support(
-        y, guess, labels=everything, zero_division=0
-    )
+    C = len(model.classes)
+    confusion = np.bincount(y.astype(np.int64) * C + guess, minlength=C * C).reshape(C, C)
+    right, support = confusion.diagonal(), confusion.sum(axis=1)
+    precision, recall = _ratio(right, confusion.sum(axis=0)), _ratio(right, support)
     return Scores(
         classes=model.classes,
         n=len(y),
@@ -124,18 +122,33 @@ def evaluate_table(model: TableModel, data: Paths, target: str, progress: bool =
         calibration_error=calibration_error(confidence, y == guess),
         precision=precision,
         recall=recall,
-        f1=f1,
-        auc=np.array([_auc(y == c, log_probs[:, c]) for c in everything]),
+        f1=_ratio(2 * right, support + confusion.sum(axis=0)),
+        auc=np.array([area_under_curve(y == c, log_probs[:, c]) for c in range(C)]),
         support=support,
-        confusion=confusion_matrix(y, guess, labels=everything),
+        confusion=confusion,
         surprises=surprises,
     )
 
 
-def _auc(is_class: npt.NDArray[np.bool_], scores: FloatArray) -> float:
-    if is_class.all() or not is_class.any():
+def _ratio(part: IntArray, whole: IntArray) -> FloatArray:
+    """Shares; 0 of nothing."""
+    found: FloatArray = part / np.maximum(whole, 1)
+    return found
+
+
+def area_under_curve(is_class: npt.NDArray[np.bool_], scores: FloatArray) -> float:
+    """Area under the ROC curve: how often a row of the class has a higher score than another one,
+    equal ones counted half; NaN where there are only rows of one kind.
+
+    >>> area_under_curve(np.array([True, False, True]), np.array([0.9, 0.5, 0.5]))
+    0.75
+    """
+    n, others = int(is_class.sum()), int((~is_class).sum())
+    if not n or not others:
         return float("nan")
-    return float(roc_auc_score(is_class, scores))
+    _, place, size = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(size) - (size - 1) / 2)[place]  # of equal scores, their mean
+    return float((ranks[is_class].sum() - n * (n + 1) / 2) / (n * others))
 
 
 def calibration_error(confidence: FloatArray, correct: np.ndarray) -> float:

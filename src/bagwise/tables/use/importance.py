@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from scipy.stats import t as student
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.limits import LIMITS, Limits
+from bagwise.posterior import log_likelihoods
 from bagwise.progress import WorkProgress
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.match.bag_table import encode_rows
 from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.read.paths import Paths
 from bagwise.tables.read.source import open_rows
-from bagwise.tables.use.counted_rows import Counts, matched_rows
-from bagwise.training.evaluation import log_likelihoods
+from bagwise.tables.use.counted_rows import matched_rows
+from bagwise.tables.use.counts import Counts
 
 REPEATS = 5
 
@@ -100,7 +100,7 @@ def _falls(
     bar: WorkProgress,
 ) -> FloatArray:
     """(columns, B) the fall of each bag's log P(S|X), mean over shuffles."""
-    before = _of_bags(model.log_probs(inputs), bags)
+    before = log_likelihoods(model.log_probs(inputs), bags)
     ends = np.cumsum(widths)
     falls = np.zeros((len(widths), len(bags)))
     for number, (end, width) in enumerate(zip(ends, widths, strict=True)):
@@ -109,12 +109,7 @@ def _falls(
         kept = inputs[:, own].copy()
         for _ in range(REPEATS):
             inputs[:, own] = kept[rng.permutation(len(kept))]
-            falls[number] += (before - _of_bags(model.log_probs(inputs), bags)) / REPEATS
+            falls[number] += (before - log_likelihoods(model.log_probs(inputs), bags)) / REPEATS
             bar.advance()
         inputs[:, own] = kept
     return falls
-
-
-def _of_bags(log_probs: torch.Tensor, bags: Bags) -> FloatArray:
-    found: FloatArray = log_likelihoods(log_probs, bags).numpy()
-    return found

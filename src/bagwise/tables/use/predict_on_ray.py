@@ -1,29 +1,35 @@
-"""Predictions for many files by Ray Data: a Parquet file for each, several at a time."""
+"""Predictions for many files by Ray: a Parquet file for each, several at a time."""
 
 from __future__ import annotations
 
-import json
-import logging
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import pyarrow as pa
-import torch
 
 from bagwise.errors import BagwiseError, InputError
-from bagwise.extras import require
 from bagwise.progress import RowProgress
+from bagwise.ray_cluster import cluster, do_all
 from bagwise.storage.files import unfinished
 from bagwise.storage.model_folder import replace_folder
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.read.paths import Paths
 from bagwise.tables.read.source import open_rows
-from bagwise.tables.use.predict import Written, is_prediction, kept_columns, predict_rows
-from bagwise.training.ray_cluster import cluster
+from bagwise.tables.use.predict import predict_rows
+from bagwise.tables.use.prediction_file import Written, is_prediction, kept_columns
+
+
+class _Settings(NamedTuple):
+    """What is the same for all files: where the model is, and columns that were checked."""
+
+    model: Path
+    schema: pa.Schema
+    kept: list[str]
+    bag_columns: list[str]
 
 
 def predict_on_ray(
@@ -59,26 +65,16 @@ def predict_on_ray(
     source = open_rows(data)
     _check_folder(out, source.files, model, fitted.classes, force)
     source.require([*key, *fitted.columns.names])
-    settings = {
-        "model": model.absolute(),
-        "schema": source.schema,
-        "kept": kept_columns(source, fitted, keep),
-        "bag_columns": fitted.bag_columns(source.schema.names, key),
-    }
-    require("ray", "ray")
-    require("pandas", "ray")  # which Ray Data needs
+    kept = kept_columns(source, fitted, keep)
+    names = fitted.bag_columns(source.schema.names, key)
+    settings = _Settings(model.absolute(), source.schema, kept, names)
     place = out.resolve()
     place.parent.mkdir(parents=True, exist_ok=True)
     with unfinished(place, folder=True) as new:
-        with (
-            cluster(address, workers) as cores,
-            RowProgress("predicting", source.rows, progress) as bar,
-        ):
+        with cluster(address, workers), RowProgress("predicting", source.rows, progress) as bar:
             total = Written(0, Surprises(), of_known_bags=0 if fitted.known_bags else None)
-            n = min(workers or cores, cores, len(source.files))
-            for found in _results(source.files, new, settings, n):
+            for found in _results(source.files, new, settings, workers, bar):
                 total = _sum(total, found)
-                bar.advance(found["rows"])
         if not total.rows:
             raise InputError(f"{source.name} has no rows.")
         replace_folder(new, place)
@@ -112,74 +108,49 @@ def _check_folder(
 
 
 def _results(
-    files: list[Path], new: Path, settings: dict[str, Any], workers: int
-) -> Iterator[dict[str, Any]]:
-    """What was found in each file, in their order, as soon as it is known."""
+    files: list[Path], new: Path, settings: _Settings, workers: int | None, bar: RowProgress
+) -> list[Written]:
+    """What was found in each file, in their order."""
     digits = max(5, len(str(len(files))))
-    items = [
-        {
-            "file": str(file.absolute()),
-            "out": str(new / f"{place:0{digits}d}-{file.name.partition('.')[0]}.parquet"),
-        }
+    names = [
+        f"{place:0{digits}d}-{file.name.partition('.')[0]}.parquet"
         for place, file in enumerate(files)
     ]
-    for row in _mapped(items, settings, workers):
-        result = json.loads(row["found"])
-        if "error" in result:
-            raise InputError(result["error"])
-        yield result
+    tasks = {
+        place: (file.absolute(), new / name)
+        for place, (file, name) in enumerate(zip(files, names, strict=True))
+    }
+    results: dict[int, Written] = {}
+    for place, found, error in do_all(_predicted, tasks, settings, at_once=workers):
+        if error is not None:
+            raise InputError(f"Ray failed at {files[place]}: {error}")
+        if isinstance(found, str):
+            raise InputError(found)
+        results[place] = found
+        bar.advance(found.rows)
+    return [results[place] for place in tasks]
 
 
-def _mapped(
-    items: list[dict[str, str]], settings: dict[str, Any], workers: int
-) -> Iterator[dict[str, str]]:
-    """`_predicted` of each item by Ray Data, in their order."""
-    import ray.data
-
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are said below
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = context.print_on_execution_start = False
-    context.execution_options.preserve_order = True
-    found = ray.data.from_items(items, override_num_blocks=len(items)).map(
-        _predicted,  # type: ignore[arg-type]  # the other arguments follow
-        fn_kwargs=settings,
-        num_cpus=1,
-        concurrency=workers,
-    )
+def _predicted(settings: _Settings, file: Path, out: Path) -> Written | str:
+    """Write the predictions for one file, in a process of Ray; or say what a user can put right."""
     try:
-        yield from found.iter_rows()
-    except ray.exceptions.RayTaskError:
-        raise  # a bug: what a user can put right comes back as a message
-    except ray.exceptions.RayError as error:
-        raise InputError(f"Ray Data failed: {str(error).strip().splitlines()[-1]}") from error
-
-
-def _predicted(
-    item: dict[str, Any], model: Path, schema: pa.Schema, kept: list[str], bag_columns: list[str]
-) -> dict[str, str]:
-    """Write the predictions for one file, in a process of Ray."""
-    torch.set_num_threads(1)
-    try:
-        file, out = Path(item["file"]), Path(item["out"])
         if not out.parent.is_dir():
             raise InputError(
                 f"{out.parent.parent} is not there on the machine {platform.node()} of the "
                 "cluster; files, model and output have to be on a disk that all see."
             )
-        written = predict_rows(
-            _loaded(model),
+        return predict_rows(
+            _loaded(settings.model),
             open_rows(file),
-            schema,
+            settings.schema,
             out,
-            kept,
-            bag_columns,
+            settings.kept,
+            settings.bag_columns,
             watch=lambda rows: None,
             may_be_empty=True,
         )
-    except (BagwiseError, OSError) as error:  # Ray Data would show where it arose
-        return {"found": json.dumps({"error": str(error)})}
-    known, surprises = written.of_known_bags, vars(written.surprises)
-    return {"found": json.dumps({"rows": written.rows, "known": known, "surprises": surprises})}
+    except (BagwiseError, OSError) as error:
+        return str(error)
 
 
 @lru_cache(maxsize=1)
@@ -188,8 +159,9 @@ def _loaded(model: Path) -> TableModel:
     return TableModel.load(model)
 
 
-def _sum(total: Written, found: dict[str, Any]) -> Written:
-    for name, counts in found["surprises"].items():
-        getattr(total.surprises, name).update(counts)
-    known = None if total.of_known_bags is None else total.of_known_bags + found["known"]
-    return total._replace(rows=total.rows + found["rows"], of_known_bags=known)
+def _sum(total: Written, found: Written) -> Written:
+    total.surprises.update(found.surprises)
+    known = None
+    if total.of_known_bags is not None and found.of_known_bags is not None:
+        known = total.of_known_bags + found.of_known_bags
+    return total._replace(rows=total.rows + found.rows, of_known_bags=known)

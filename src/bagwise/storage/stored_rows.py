@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from bagwise.limits import LIMITS, Limits
 
 STATE = "state-"  # names of files for what is kept of each row begin so
 _STEP = 2  # the part of the budget that a training step may take
 _NEAR = 1 << 16  # bytes of a bag above which reading ahead pays
+_PIECE = 1 << 16  # rows that are made double at a time
 _HELD = 0.25  # the part of the budget beyond which free memory is given back before a step
 
 
@@ -43,9 +43,9 @@ class StoredRows:
         shape: (N, d), N the sum of sizes.
 
     >>> stored = StoredRows(np.arange(6.0).reshape(6, 1), np.array([0, 4]), np.array([4, 2]), 1)
-    >>> stored.select(np.array([1])).take(torch.tensor([1, 0]))
-    tensor([[5.],
-            [4.]], dtype=torch.float64)
+    >>> stored.select(np.array([1])).take(np.array([1, 0]))
+    array([[5.],
+           [4.]])
     """
 
     def __init__(
@@ -90,27 +90,27 @@ class StoredRows:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> Any:
-        return self.take(torch.arange(len(self))[rows].reshape(-1)).numpy()
+        return self.take(np.arange(len(self))[rows].reshape(-1))
 
     @property
     def step_bytes(self) -> int:
         """Memory that a training step may take."""
         return self.budget // _STEP
 
-    def take(self, rows: torch.Tensor) -> torch.Tensor:
+    def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """(n, d) these rows, in their order."""
-        index = rows.numpy()
         if memory_in_use() > self._most:
             give_back()
         if self._moved:
-            index = index + self._shift[np.searchsorted(self._ends, index, side="right")]
-        return torch.from_numpy(np.take(self._rows, index, axis=0))
+            rows = rows + self._shift[np.searchsorted(self._ends, rows, side="right")]
+        return np.take(self._rows, rows, axis=0)
 
-    def double(self) -> torch.Tensor:
+    def double(self) -> npt.NDArray[np.float64]:
         """(N, d) all rows, in memory and in double precision."""
-        found = torch.empty(self.shape, dtype=torch.float64)
-        for rows in torch.split(torch.arange(len(self)), 65_536):
-            found[rows] = self.take(rows).double()
+        found = np.empty(self.shape)
+        for first in range(0, len(self), _PIECE):
+            rows = np.arange(first, min(first + _PIECE, len(self)))
+            found[rows] = self.take(rows)
         return found
 
     def select(self, index: npt.NDArray[np.int64]) -> StoredRows:
@@ -120,21 +120,24 @@ class StoredRows:
         found = StoredRows(self._rows, begins, sizes, *same, self._digest, limits)
         if math.prod(found.shape) * self.dtype.itemsize > self.budget // limits.selection_part:
             return found
-        own = found.take(torch.arange(len(found))).numpy()
+        own = found.take(np.arange(len(found)))
         digest = found.fingerprint()
         return StoredRows(own, np.cumsum(sizes) - sizes, sizes, *same, digest, limits)
 
-    def full(self, shape: tuple[int, ...], value: float, dtype: torch.dtype) -> torch.Tensor:
-        """A tensor filled with a value, in a file if it is large; the file has no name."""
-        size = math.prod(shape)
-        if self._folder is None or size * dtype.itemsize <= self._limits.state_bytes:
-            return torch.full(shape, value, dtype=dtype)
+    def full(
+        self, shape: tuple[int, ...], value: float, dtype: npt.DTypeLike = np.float32
+    ) -> npt.NDArray[Any]:
+        """An array filled with a value, in a file if it is large; the file has no name."""
+        kind = np.dtype(dtype)
+        if self._folder is None or math.prod(shape) * kind.itemsize <= self._limits.state_bytes:
+            return np.full(shape, value, dtype=kind)
         handle, name = tempfile.mkstemp(prefix=STATE, dir=self._folder)
         os.close(handle)
-        found = torch.from_file(name, shared=True, size=size, dtype=dtype).view(shape)
+        found = np.memmap(name, kind, "w+", shape=shape)
         with suppress(OSError):  # where a file in use cannot lose its name, the store removes it
             os.unlink(name)
-        return found.fill_(value)
+        found.fill(value)
+        return np.asarray(found)
 
     def fingerprint(self) -> str:
         """A digest of the file's content, as it was given, and of which bags of it these are."""

@@ -10,8 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-import torch
-
 from bagwise.errors import InputError
 from bagwise.extras import require
 from bagwise.registry import PLUGINS, load_plugins
@@ -94,7 +92,11 @@ def _is_here(module: ModuleType) -> bool:
 
 
 def do_all(
-    function: Callable[..., Any], tasks: Mapping[K, tuple[Any, ...]], *shared: Any, gpus: int = 0
+    function: Callable[..., Any],
+    tasks: Mapping[K, tuple[Any, ...]],
+    *shared: Any,
+    gpus: int = 0,
+    at_once: int | None = None,
 ) -> Iterator[tuple[K, Any, str | None]]:
     """Calls of a function, each with a core and a thread of its own, in any order.
 
@@ -105,6 +107,7 @@ def do_all(
         tasks: arguments of each call.
         *shared: arguments of all, sent to each machine once.
         gpus: that each call has.
+        at_once: calls at most; as many as there are cores if not given.
 
     Yields:
         a task, what its call returned, and what went wrong, if anything did.
@@ -114,8 +117,12 @@ def do_all(
     do = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=ATTEMPTS - 1)(_with_one_thread)
     do = do.options(name=function.__name__)
     sent = [ray.put(value) for value in shared]
-    waiting = {do.remote(function, *sent, *arguments): task for task, arguments in tasks.items()}
-    while waiting:
+    left = list(tasks)
+    waiting: dict[Any, K] = {}
+    while left or waiting:
+        while left and (at_once is None or len(waiting) < at_once):
+            task = left.pop(0)
+            waiting[do.remote(function, *sent, *tasks[task])] = task
         (finished, *_), _ = ray.wait(list(waiting), num_returns=1)
         task = waiting.pop(finished)
         try:
@@ -130,5 +137,6 @@ def do_all(
 
 
 def _with_one_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    torch.set_num_threads(1)
+    if (torch := sys.modules.get("torch")) is not None:  # the function's module has imported it
+        torch.set_num_threads(1)
     return function(*arguments)

@@ -1,4 +1,4 @@
-"""Trying learning rates and numbers of epochs by the likelihood of held-out bags."""
+"""Networks of a table: rates and numbers of epochs, tried by the likelihood of held-out bags."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ import torch
 from scipy.ndimage import uniform_filter1d
 from torch import nn
 
-from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.bags import FloatArray, IntArray
 from bagwise.data import BagData
-from bagwise.data.inputs import full, take
 from bagwise.errors import InputError
-from bagwise.estimator import LLPClassifier
+from bagwise.estimator.classifier import LLPClassifier
 from bagwise.likelihood.nonlinearity import bags_to_judge_by, bend_scores, may_bend
 from bagwise.likelihood.ridge import mean_per_instance
-from bagwise.likelihood.splits import Split, up_to
+from bagwise.likelihood.splits import Split, smaller
+from bagwise.posterior import log_likelihoods
 from bagwise.progress import WorkProgress
-from bagwise.storage.journal import Tensors, Workspace
+from bagwise.ray_cluster import do_all
+from bagwise.storage.array_files import Arrays
+from bagwise.storage.journal import Workspace
+from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.baseline import baseline_log_likelihoods, overall_shares
 from bagwise.tables.model.stored_covariance import fit_of
-from bagwise.tables.model.table_model import log_probs_by
 from bagwise.tables.search.candidate import Trial, by_loss
+from bagwise.tables.sort.encoded_bags import EncodedBags
 from bagwise.training import Callback, DivergedError
 from bagwise.training.best import best_index
-from bagwise.training.evaluation import log_likelihoods
-from bagwise.training.ray_cluster import do_all
+from bagwise.training.evaluation import predict_logits
 
 RATES = {"linear": (1e-3, 3e-3, 1e-2, 3e-2), "mlp": (3e-4, 1e-3, 3e-3)}
 PILOT = 100_000  # instances that rates are tried on
 PILOT_EPOCHS = 8
-FEWEST_BAGS = 10  # of which it can be told whether another than a linear model is better
 VISITS = 2e6  # instances that training looks at, in all epochs together
 RUNG = 30_000  # instances, and
 RUNG_VISITS = 60_000  # looks at them, after which hopeless rates and models are left
@@ -69,7 +70,7 @@ class Search:
     def __init__(
         self,
         base: LLPClassifier,
-        data: BagData,
+        data: EncodedBags,
         classes: npt.NDArray[Any],
         splits: Sequence[Split],
         work: Workspace,
@@ -78,8 +79,9 @@ class Search:
         on_ray: bool = False,
     ) -> None:
         self.base, self.data, self.classes, self.work = base, data, classes, work
+        self._tensors = as_tensors(data)
         self.epochs, self.progress, self.on_ray = epochs, progress, on_ray
-        self._ahead: dict[str, Tensors] = {}  # what Ray has found, and nobody asked for yet
+        self._ahead: dict[str, Arrays] = {}  # what Ray has found, and nobody asked for yet
         self.most = most_epochs(len(data)) if epochs is None else epochs
         self.splits = list(splits)
         if len(splits) == 1:
@@ -128,7 +130,7 @@ class Search:
         for lr in rates:
             bar.begin(f"rate {lr:g}")
             fold = self._fold(model, lr, epochs, split, f"first-{part}", bar, epochs)
-            curve = _smooth(fold["curve"].numpy())
+            curve = _smooth(fold["curve"])
             best = best_index(curve.tolist(), "bag_loss")
             setting = f"learning rate {lr:g}, left after {epochs} epochs on a part of the bags"
             of_bags = self._of_bags(fold["log_probs"][best], split[1])
@@ -166,21 +168,20 @@ class Search:
 
     def _may_bend(self, rival: Trial) -> bool:
         """Whether another model may be better than a linear one; True where that is not known."""
-        if rival.weights is None:
+        if rival.fitted is None:
             return True
-        W, b = (rival.weights[name].numpy() for name in ("weight", "bias"))
         if not len(judges := bags_to_judge_by(self.data.bags)):  # the first one is too large
             return True
         few = self.data.select(judges)
-        X = take(few.inputs, torch.arange(len(few))).double().numpy()
-        return may_bend(bend_scores(X, few.bags, fit_of(W.T, b)))
+        fit = fit_of(rival.fitted["weights"], rival.fitted["intercept"])
+        return may_bend(bend_scores(few.double(), few.bags, fit))
 
     def _on_all_splits(
         self, model: str, lr: float, rival: Trial | None, bar: WorkProgress
     ) -> Trial:
         """Train for long on every split; after two of them, only if that is not hopeless."""
         bags, planned = self.data.bags, self.most
-        folds: list[Tensors] = []
+        folds: list[Arrays] = []
         for number, split in enumerate(self.splits, start=1):
             bar.begin(f"rate {lr:g}, part {number} of {len(self.splits)}")
             name = str(number - 1)
@@ -198,30 +199,30 @@ class Search:
                     break
         setting = f"learning rate {lr:g}, {best + 1} epochs"
         of_bags = np.full(len(bags), np.nan)
-        log_probs = full(self.data.inputs, (len(self.data), bags.n_classes), math.nan)
+        log_probs = self.data.per_row(bags.n_classes, math.nan)
         for fold, (_, part) in zip(folds, self.splits, strict=False):
             found = fold["log_probs"][best]
-            log_probs[torch.from_numpy(bags.rows(part))] = found
+            log_probs[bags.rows(part)] = found
             of_bags[part] = self._of_bags(found, part)[part]
         if len(folds) < len(self.splits):
             setting += f", left after {len(folds)} of {len(self.splits)} parts"
             return Trial(model, setting, loss, of_bags, lr=lr, epochs=best + 1)
         return Trial(model, setting, loss, of_bags, log_probs, lr, best + 1, tuple(curve.tolist()))
 
-    def _of_bags(self, log_probs: torch.Tensor, part: IntArray) -> FloatArray:
+    def _of_bags(self, log_probs: FloatArray, part: IntArray) -> FloatArray:
         """(B,) log P(S|X) of some bags by log-probabilities of their rows; NaN of the others, and
         where training diverged.
         """
         of_bags = np.full(len(self.data.bags), np.nan)
-        if log_probs.isfinite().all():
-            of_bags[part] = log_likelihoods(log_probs, self.data.bags.select(part)).numpy()
+        if np.isfinite(log_probs).all():
+            of_bags[part] = log_likelihoods(log_probs, self.data.bags.select(part))
         return of_bags
 
-    def _best_epoch(self, folds: list[Tensors]) -> tuple[int, FloatArray]:
+    def _best_epoch(self, folds: list[Arrays]) -> tuple[int, FloatArray]:
         """The epoch with the least loss of all held-out bags, and that loss by epoch."""
         shortest = min(len(fold["curve"]) for fold in folds)
         sizes = [fold["log_probs"].shape[1] for fold in folds]
-        curves = [fold["curve"][:shortest].numpy() for fold in folds]
+        curves = [fold["curve"][:shortest] for fold in folds]
         mean: FloatArray = np.average(curves, axis=0, weights=sizes)
         if self.epochs is not None:
             return min(self.epochs, shortest) - 1, mean
@@ -236,14 +237,14 @@ class Search:
         part: str,
         bar: WorkProgress,
         planned: int,
-    ) -> Tensors:
+    ) -> Arrays:
         name = _name(model, lr, part)
         if (ready := self._ahead.pop(name, None)) is not None:
             bar.plan(len(ready["curve"]) - planned)
             return ready
         counting = _Counting(bar)
         tried = self._tried(model, lr, epochs)
-        train = partial(_train_fold, tried, self.data, split, self.classes, counting)
+        train = partial(_train_fold, tried, self._tensors, split, self.classes, counting)
         found = self.work.once(name, train)
         bar.plan(counting.epochs - planned)  # it may have ended early, or be known already
         return found
@@ -271,7 +272,7 @@ class Search:
             if not self.work.has(_name(model, lr, part))
         }
         bar.begin(f"{len(tasks)} trainings on Ray" if tasks else "")
-        for name, found, error in do_all(_train_fold_on_ray, tasks, self.data, self.classes):
+        for name, found, error in do_all(_train_fold_on_ray, tasks, self._tensors, self.classes):
             if error is not None:
                 raise InputError(
                     f"a training on Ray failed ({error}). What is done is kept; the same command "
@@ -305,7 +306,7 @@ class _Keeping(Callback):
         self.log_probs: list[torch.Tensor] = []
 
     def on_epoch_end(self, row: Any, model: nn.Module) -> None:
-        self.log_probs.append(log_probs_by(model, self.inputs))
+        self.log_probs.append(predict_logits(model, self.inputs).log_softmax(-1))
 
 
 def _train_fold(
@@ -314,7 +315,7 @@ def _train_fold(
     split: Split,
     classes: npt.NDArray[Any],
     counting: Callback,
-) -> Tensors:
+) -> Arrays:
     """`curve` (E,), -log P(S|X) per instance of the held-out bags by epoch, infinite where training
     diverged, and `log_probs` (E, n, C) of their rows.
     """
@@ -327,14 +328,14 @@ def _train_fold(
         curve = [math.inf]
         keeping.log_probs = [torch.full((len(held_out), len(classes)), math.nan)]
     return {
-        "curve": torch.tensor(curve, dtype=torch.float64),
-        "log_probs": torch.stack(keeping.log_probs),
+        "curve": np.array(curve, dtype=np.float64),
+        "log_probs": torch.stack(keeping.log_probs).numpy(),
     }
 
 
 def _train_fold_on_ray(
     data: BagData, classes: npt.NDArray[Any], tried: LLPClassifier, split: Split
-) -> Tensors:
+) -> Arrays:
     return _train_fold(tried, data, split, classes, Callback())
 
 
@@ -360,8 +361,8 @@ def variant(
     return LLPClassifier(**base.get_params(deep=False) | changes)
 
 
-def smaller(bags: Bags, split: Split, instances: int) -> Split:
-    """Some of the bags of a split, at random, up to so many instances to train on."""
-    rng = np.random.default_rng(0)
-    kept, held_out = (rng.permutation(part) for part in split)
-    return np.sort(up_to(bags, kept, instances)), np.sort(up_to(bags, held_out, instances // 2))
+def as_tensors(data: EncodedBags) -> BagData:
+    """The same rows as training takes them."""
+    inputs = data.inputs
+    rows = inputs if isinstance(inputs, StoredRows) else torch.from_numpy(inputs)
+    return BagData(rows, data.bags)

@@ -1,0 +1,29 @@
+"""Where the counts of rows' bags are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bagwise.tables.read.paths import Paths
+
+if TYPE_CHECKING:
+    from bagwise.labels.targets import NumbersAre
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Where the counts of rows' bags are.
+
+    Attributes:
+        key: the bag's columns.
+        labels: the label file.
+        labels_are: what its numbers are.
+        skip_unmatched: leave out bags that only one of the files has.
+    """
+
+    key: Sequence[str]
+    labels: Paths
+    labels_are: NumbersAre = "auto"
+    skip_unmatched: bool = False

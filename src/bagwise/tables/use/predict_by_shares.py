@@ -1,0 +1,76 @@
+"""Predictions for new rows of bags whose counts or shares are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from bagwise.errors import InputError
+from bagwise.likelihood import effects_of_shares, mean_softmax
+from bagwise.progress import RowProgress
+from bagwise.tables.encode.columns import Surprises
+from bagwise.tables.labels.known_shares import refuse_inexact, shares_of
+from bagwise.tables.labels.label_file import read_labels
+from bagwise.tables.match.bag_table import match_some
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.read.row_source import RowSource
+from bagwise.tables.use.counts import Counts
+from bagwise.tables.use.prediction_file import (
+    Written,
+    added_columns,
+    check_out,
+    kept_columns,
+    writer_of,
+)
+
+
+def predict_by_shares(
+    model: TableModel,
+    source: RowSource,
+    counts: Counts,
+    out: Path,
+    keep: Sequence[str] | None,
+    progress: bool,
+    force: bool,
+) -> Written:
+    """Write predictions for rows of bags whose counts or shares are known, see `predict_table`."""
+    key = list(counts.key)
+    if not key:
+        raise InputError("--labels says what is known of bags; say with --bag which they are.")
+    refuse_inexact(counts.labels_are)
+    known = read_labels(counts.labels, key, known=model.classes, numbers_are=counts.labels_are)
+    check_out(out, [*source.files, *known.files], model.classes, force)
+    source.require([*key, *model.columns.names])
+    kept = kept_columns(source, model, keep)
+    given = shares_of(known, known.numbers_are)
+    place, left_out = match_some(source, key, known, counts.skip_unmatched, progress)
+    surprises = Surprises()
+    z = np.empty((len(place), len(model.classes)), dtype=np.float32)
+    row = 0
+    with RowProgress("predicting", len(place), progress) as bar:
+        for batch in source.batches(model.columns.names):
+            inputs = model.columns.encode(batch, row, surprises)
+            z[row : row + batch.num_rows] = model.log_probs(inputs)
+            row += batch.num_rows
+            bar.advance(batch.num_rows)
+    rows = np.flatnonzero(place >= 0)
+    rows = rows[np.argsort(place[rows], kind="stable")]
+    bags, sizes = np.unique(place[rows], return_counts=True)
+    shares, totals = (numbers[bags] for numbers in given)
+    tau = model.known_bags.effects.tau if model.known_bags else None
+    found = effects_of_shares(z[rows].astype(np.float64), sizes, shares, totals, tau)
+    with writer_of(out, source.schema, kept, added_columns(model.classes)) as write:
+        row = 0
+        for batch in source.batches(kept or model.columns.names[:1]):
+            own = place[row : row + batch.num_rows]
+            there = own >= 0
+            which = np.searchsorted(bags, own[there])
+            logits = z[row : row + batch.num_rows][there].astype(np.float64)
+            p = mean_softmax(logits, which, found.means, found.spreads)
+            copied = batch.select(kept).filter(pa.array(there)) if kept else None
+            write(copied, [model.named(p.argmax(-1))], p)
+            row += batch.num_rows
+    return Written(len(rows), surprises, len(place) - len(rows), left_out, tau=found.tau)

@@ -1,0 +1,159 @@
+"""Files of predictions: their columns, and how they are written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+
+from bagwise.errors import InputError
+from bagwise.storage.files import refuse_foreign, unfinished
+from bagwise.tables.encode.columns import Surprises
+from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.read.row_source import RowSource
+from bagwise.tables.read.source import open_rows
+
+LABEL = "label"
+_KINDS = (".parquet", ".pq", ".csv", ".tsv")
+
+
+class Written(NamedTuple):
+    """What an output has.
+
+    Attributes:
+        rows: how many.
+        surprises: what they had that the training rows had not.
+        rows_left_out: rows of the input that are not in the output.
+        bags_left_out: names of the bags that only one of the two files has.
+        of_known_bags: rows of bags whose effect the model knows; None for a model without effects.
+        tau: with known shares, how far bags differ by more than their rows explain.
+        counts_are: how the bags' counts are known where they are not exact; empty where they are.
+    """
+
+    rows: int
+    surprises: Surprises
+    rows_left_out: int = 0
+    bags_left_out: Sequence[str] = ()
+    of_known_bags: int | None = None
+    tau: float | None = None
+    counts_are: str = ""
+
+
+def kept_columns(
+    source: RowSource, model: TableModel, keep: Sequence[str] | None, *more: str
+) -> list[str]:
+    """The columns to copy, checked against those that are added."""
+    if keep is None:
+        kept = [name for name in source.schema.names if name not in model.columns.names]
+    else:
+        source.require(keep)
+        kept = list(keep)
+    if clash := [name for name in kept if name in (*more, *added_columns(model.classes))]:
+        raise InputError(
+            f"the input has a column {clash[0]!r}, and so will the output; "
+            "rename it, or choose the columns to copy with --keep."
+        )
+    return kept
+
+
+def added_columns(classes: Sequence[str]) -> list[str]:
+    """The columns that a prediction has beside those that are copied."""
+    return [LABEL, *(f"p_{label}" for label in classes)]
+
+
+def check_out(out: Path, inputs: list[Path], classes: Sequence[str], force: bool) -> None:
+    """Refuse an output that cannot be written, or should not be."""
+    if out.suffix.lower() not in _KINDS:
+        raise InputError(f"{out} is of an unknown kind; .parquet, .csv or .tsv is expected.")
+    if out.is_dir():
+        raise InputError(f"{out} is a folder; name a file for the output.")
+    if any(out.exists() and file.samefile(out) for file in inputs):
+        raise InputError(f"{out} is an input itself; choose another file for the output.")
+    refuse_foreign(out, lambda path: is_prediction(path, classes), force)
+
+
+def is_prediction(path: Path, classes: Sequence[str]) -> bool:
+    """Whether the last columns of a file are those of predictions; not if it is no table at all."""
+    names = added_columns(classes)
+    try:
+        source = open_rows(path)
+        added = source.folder_columns  # of its folder
+        return [name for name in source.schema.names if name not in added][-len(names) :] == names
+    except InputError:
+        return False
+
+
+def _as(fields: list[pa.Field], batch: pa.RecordBatch) -> list[pa.Array]:
+    """The columns in the types that all files together have."""
+    pairs = zip(batch.columns, fields, strict=True)
+    return [column.cast(field.type) for column, field in pairs]
+
+
+@contextmanager
+def writer_of(out: Path, schema: pa.Schema, kept: list[str], added: Sequence[str]) -> Iterator[Any]:
+    """A function that writes rows; the file is there when the block ends without an error.
+
+    It takes the columns that are copied, those of names, of which `label` is the last, and the
+    probabilities.
+    """
+    kind = out.suffix.lower()
+    types = [schema.field(name) for name in kept]
+    names = added.index(LABEL) + 1
+    schema = pa.schema(
+        [*types, *(pa.field(name, pa.string()) for name in added[:names])]
+        + [pa.field(name, pa.float64()) for name in added[names:]]
+    )
+    if kind in (".csv", ".tsv"):
+        for field in types:
+            if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
+                raise InputError(
+                    f"the column {field.name!r} is of type {field.type}, which {kind} cannot hold; "
+                    "write .parquet, or choose the columns to copy with --keep."
+                )
+    with _unfinished(out) as temporary:
+        if kind in (".parquet", ".pq"):
+            writer: Any = pq.ParquetWriter(temporary, schema)
+        else:
+            options = pcsv.WriteOptions(delimiter="\t" if kind == ".tsv" else ",")
+            writer = pcsv.CSVWriter(temporary, schema, write_options=options)
+
+        def write(
+            copied: pa.RecordBatch | None, names: list[pa.Array], probabilities: npt.NDArray[Any]
+        ) -> None:
+            columns = [] if copied is None else _as(types, copied)
+            columns += names
+            columns += [pa.array(np.ascontiguousarray(p)) for p in probabilities.T]
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+        with writer:
+            yield write
+
+
+@contextmanager
+def _unfinished(out: Path) -> Iterator[Path]:
+    """A hidden file beside `out` that takes its place when the block ends without an error.
+
+    A symbolic link stays, and what it leads to is replaced.
+    """
+    out = Path(os.path.realpath(out))
+    new_folders = [folder for folder in out.parents if not folder.exists()]
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished(out) as temporary:
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(out)
+    except BaseException:
+        for folder in new_folders:
+            with suppress(OSError):  # it was not made, or holds something by now
+                folder.rmdir()
+        raise
