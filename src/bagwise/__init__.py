@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     )
     from bagwise.posterior import Posterior, bag_posterior, most_probable_labeling
     from bagwise.tables import read_bags, stored_bags
-    from bagwise.training import TrainingOptions, train
+    from bagwise.training import train
+    from bagwise.training_options import TrainingOptions
 
 __all__ = [
     "BagBatchSampler",
@@ -76,7 +77,8 @@ _ROOMS = {
     ),
     "posterior": ("Posterior", "bag_posterior", "most_probable_labeling"),
     "tables": ("read_bags", "stored_bags"),
-    "training": ("TrainingOptions", "train"),
+    "training": ("train",),
+    "training_options": ("TrainingOptions",),
 }
 
 

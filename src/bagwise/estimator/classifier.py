@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from bagwise.augmentations import Augment
-from bagwise.checks import DEVICE, RANDOM_STATE, TRUE_OR_FALSE, check_all, real_number
+from bagwise.checks import check_all, flag, number, or_else, whole
 from bagwise.data import BagData
 from bagwise.data.inputs import sample
 from bagwise.errors import InputError
@@ -39,16 +39,23 @@ from bagwise.methods import Method
 from bagwise.networks import Factory, Standardize, make_model
 from bagwise.storage import model_folder as archive
 from bagwise.training import Callback, train
+from bagwise.training.devices import DEVICE
 from bagwise.training.optimizers import OptimizerFactory, ScheduleFactory
 from bagwise.training.threads import threads_for
 
 # What TrainingOptions does not check; method, model and engine have messages of their own.
 _PARAMETERS = {
-    "validation_fraction": real_number(0, 1, with_low=True).or_name("auto"),
-    "standardize": TRUE_OR_FALSE,
+    "validation_fraction": or_else(
+        number(0, below=1), '"auto"', lambda value: isinstance(value, str) and value == "auto"
+    ),
+    "standardize": flag,
     "device": DEVICE,
-    "random_state": RANDOM_STATE,
-    "verbose": TRUE_OR_FALSE,
+    "random_state": or_else(
+        whole(0, 2**32 - 1),
+        "a numpy RandomState or None",
+        lambda value: value is None or isinstance(value, np.random.RandomState),
+    ),
+    "verbose": flag,
 }
 _SAMPLE = 10_000  # instances that are looked at where not all are in memory
 

@@ -16,9 +16,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from bagwise.checks import shown
 from bagwise.errors import DamagedError, InputError
 from bagwise.storage.locks import TakenError, hold
-from bagwise.storage.schema import shown
 
 _FACTS = "bagwise"
 _DIGESTS = "digests"

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from bagwise.checks import shown
 from bagwise.errors import DamagedError, InputError
 from bagwise.likelihood.fit_summary import LikelihoodFit
 from bagwise.methods import METHODS, Method, make_method
@@ -37,9 +38,8 @@ from bagwise.storage.files import (
     verify,
     write_atomically,
 )
+from bagwise.storage.json_file import read_json as parse
 from bagwise.storage.manifest import MANIFEST, check_manifest, write_manifest
-from bagwise.storage.schema import read_json as parse
-from bagwise.storage.schema import shown
 
 if TYPE_CHECKING:
     from bagwise.estimator import LLPClassifier

@@ -17,7 +17,7 @@ import torch
 
 import bagwise
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.checks import whole_number
+from bagwise.checks import whole
 from bagwise.data import BagData
 from bagwise.errors import DamagedError, InputError
 from bagwise.estimator import LLPClassifier
@@ -60,7 +60,7 @@ from bagwise.tables.sort.table_rows import Asked, rows_in_memory, rows_in_store
 from bagwise.training.run_state import OtherRunError
 from bagwise.training.temperature import divide_logits, fit_temperature, tempered
 
-_SEED = whole_number(0, 2**32 - 1)
+_SEED = whole(0, 2**32 - 1)
 
 
 @alone
@@ -139,7 +139,7 @@ def fit_table(
     """
     started = time.perf_counter()
     _check_model(model)
-    _SEED.check("seed", seed)
+    _SEED(seed, "seed")
     options = dict(method_options or {})
     made = new_method(method, engine, options)  # contradictions are named before the work
     key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)

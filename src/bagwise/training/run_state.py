@@ -11,6 +11,16 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
+from bagwise.checks import (
+    any_number,
+    anything,
+    list_of,
+    number,
+    record,
+    shown,
+    whole,
+    wrong,
+)
 from bagwise.errors import DamagedError, InputError
 from bagwise.methods import Method
 from bagwise.storage.files import (
@@ -22,16 +32,6 @@ from bagwise.storage.files import (
     save_tensors,
     verify,
     without_prefix,
-)
-from bagwise.storage.schema import (
-    any_number,
-    anything,
-    list_of,
-    number,
-    record,
-    shown,
-    whole,
-    wrong,
 )
 from bagwise.training.averaging import set_steps
 from bagwise.training.distributed import Alone

@@ -12,11 +12,11 @@ import pyarrow as pa
 import torch
 
 from bagwise.bags import FloatArray, IntArray
+from bagwise.checks import list_of, number, record, text, whole
 from bagwise.errors import DamagedError, InputError
 from bagwise.likelihood import BagEffects
 from bagwise.likelihood.mixing import mean_softmax
 from bagwise.storage.files import compare, load_tensors, require_finite, save_tensors, verify
-from bagwise.storage.schema import list_of, number, record, text, whole
 from bagwise.tables.match.bag_table import plain_name
 
 FORMAT = 1

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from bagwise.bags import FloatArray
+from bagwise.checks import whole
 from bagwise.data import BagData
 from bagwise.errors import DamagedError, InputError
 from bagwise.likelihood import (
@@ -23,7 +24,6 @@ from bagwise.likelihood.objective import contrasts
 from bagwise.limits import LIMITS, Limits
 from bagwise.storage.files import compare, load_tensors, require_finite, verify
 from bagwise.storage.journal import Tensors
-from bagwise.storage.schema import whole
 
 _EFFECTS = {"effects": "means", "spreads": "spreads", "centres": "centres"}  # and what they are
 

@@ -16,8 +16,8 @@ from bagwise.data.stored_rows import STATE
 from bagwise.errors import DamagedError, InputError
 from bagwise.memory_size import shown_size
 from bagwise.storage.files import remove, remove_leftovers, write_atomically
+from bagwise.storage.json_file import read_json
 from bagwise.storage.locks import TakenError, hold, only_one
-from bagwise.storage.schema import read_json
 
 FORMAT = 1
 READING = "reading"  # the name of what a first reading of a table says
