@@ -20,6 +20,7 @@ Check = Callable[[Any, str], None]
 
 LARGE = 1e100  # nothing measured or set is larger; squares and sums of such numbers are finite
 _LONGEST = 60  # letters of a value in a message
+_NUMBERS = (int, float)  # torch.compile, which looks into engines, does not know the union of types
 
 
 def wrong(value: Any, place: str, expected: str) -> InputError:
@@ -80,7 +81,7 @@ def plain(value: Any) -> Any:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, _NUMBERS) and not isinstance(value, bool)
 
 
 def whole(low: int = 0, high: int = 2**53) -> Check:

@@ -46,7 +46,7 @@ class Option:
             no such setting.
         in_file: what a file may say of it: only a name where Python takes a function, too.
         of_classifier: whether it is a parameter of `LLPClassifier`.
-        later: whether there are checkpoints from before there was a choice, of the default.
+        later: whether checkpoints of before it was there exist; they have the default.
     """
 
     check: Check

@@ -76,27 +76,15 @@ class LLPClassifier(Predictions):
         model: a name of `bagwise.networks` (linear, mlp, lenet5, ...), an `nn.Module` that maps
             (n, ...) inputs to (n, C) logits, or a function of (shape of an instance, C).
         engine: how RC and CC compute the posterior of a bag, see `bagwise.bag_posterior`.
-        epochs: passes over the training bags.
-        lr: learning rate.
-        weight_decay: of the optimizer.
-        batch_instances: instances in a batch of whole bags.
-        batch_bags: bags in a batch at least, where the model has batch normalization, also if they
-            have more instances than that; see `bagwise.TrainingOptions`.
-        schedule: of the learning rate: "one_cycle", "constant" or one of PyTorch's, see
-            `bagwise.TrainingOptions`, as of the following.
-        average: decay of a moving average of the weights; None for no average.
+        epochs, lr, weight_decay, batch_instances, batch_bags, schedule, average, patience,
+            optimizer, optimizer_options, schedule_options, augment: how to train step by step;
+            `bagwise.TrainingOptions` explains each.
         validation_fraction: share of the bags held out to choose the best epoch and a temperature
             by their likelihood; 0 keeps the last epoch and the temperature 1. "auto" is a tenth
             from 50 bags on and 0 below, where the bags are missed in training and are too few to
             tell one epoch from another; the temperature then comes from three more models, each
             trained without a third of the bags, unless `epochs` is given. Not used if `fit` is
             given a validation set.
-        patience: stop after this many epochs without improvement; None never does.
-        optimizer: adam, adamw, sgd, or a function of the parameters that makes one.
-        optimizer_options: further arguments of a named optimizer.
-        schedule_options: arguments of a schedule of PyTorch.
-        augment: changes the inputs of each training batch: "weak" or another name of
-            `bagwise.augmentations` for images, or a function of (inputs, generator).
         standardize: standardize inputs by column (images by channel); part of the model.
         device: where the model computes.
         random_state: random seed. Maximum likelihood draws nothing but the folds in which bags are
