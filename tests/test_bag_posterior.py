@@ -232,7 +232,7 @@ def test_other_objects_are_refused() -> None:
 def test_an_option_that_an_engine_cannot_use_is_named(engine: str, options: dict[str, Any]) -> None:
     log_probs, bags = random_bags(1, [3, 2], 3)
     ((name, value),) = options.items()
-    with pytest.raises(ValueError, match=rf"{name}( is)? {value!r}.*; .* (is expected|are needed)"):
+    with pytest.raises(ValueError, match=rf"{name} is {value!r}; .* is expected"):
         bag_posterior(log_probs, bags, engine, **options)
 
 

@@ -11,7 +11,21 @@ import pytest
 import torch
 
 from bagwise import BagData, Bags, TrainingOptions, train
-from bagwise.training.options import _OPTIONS
+from bagwise.checks import (
+    Check,
+    any_number,
+    flag,
+    list_of,
+    maybe,
+    number,
+    one_of,
+    or_else,
+    short_text,
+    shown,
+    text,
+    whole,
+)
+from bagwise.errors import InputError
 
 BAD: dict[str, list[Any]] = {
     "epochs": [0, -1, 1.0, "3", None, True, np.float64(3), math.nan, 10**30],
@@ -39,15 +53,66 @@ BAD: dict[str, list[Any]] = {
 def test_an_option_that_cannot_be_used_is_named_with_what_is_expected(
     option: str, value: Any
 ) -> None:
-    given = re.escape(f"{option} is {value!r}; ")
+    is_long = type(value) is int and value == 10**400
+    said = "1" + "0" * 39 + "... (401 characters)" if is_long else repr(value)
+    given = re.escape(f"{option} is {said}; ")
     with pytest.raises(ValueError, match=rf"^{given}.* is expected\.$"):
         TrainingOptions(**{option: value})
 
 
-def test_every_option_has_a_rule_and_is_tried_here() -> None:
-    names = [field.name for field in fields(TrainingOptions)]
-    assert list(_OPTIONS) == names
-    assert set(BAD) == set(names)
+def test_every_option_is_tried_here() -> None:
+    assert list(BAD) == [field.name for field in fields(TrainingOptions)]
+
+
+@pytest.mark.parametrize(
+    ("check", "good", "bad", "expected"),
+    [
+        (whole(1, 9), [1, 9, np.int8(3)], [0, 10, 1.0, True, np.True_, "1"], "a whole number from"),
+        (number(0, 1), [0, 1, 0.5, np.float16(1)], [-1, 1.1, math.nan, True], "from 0 to 1"),
+        (number(above=0, below=1), [0.5], [0, 1], "of more than 0 and less than 1"),
+        (number(0, below=1), [0, 0.5], [1, -1], "of 0 or more and less than 1"),
+        (number(0), [0, 1e99], [-1, math.inf, 10**400, np.float32("inf")], "of 0 or more"),
+        (number(0, math.inf), [math.inf, 3], [-math.inf, math.nan, 1e200], "of 0 or more"),
+        (number(), [-5, 5.0], [math.inf, None], "a number"),
+        (any_number, [math.nan, math.inf, np.float32(1), 3], ["1", True, 10**400], "a number"),
+        (flag, [True, np.False_], [1, "yes", None], "True or False"),
+        (text, ["a\nb", ""], [1, "\ud800"], "text"),
+        (short_text, ["a"], ["", "a\nb", "a" * 201, None], "a short text on one line"),
+        (maybe(whole()), [None, 0], [-1], "or None"),
+        (maybe(list_of(whole())), [None, [1]], [[-1], 3], ""),
+        (list_of(text, 1, 2), [["a"]], [[], ["a"] * 3, "a"], "a list of at least 1 and at most 2"),
+        (
+            or_else(one_of("a", "b"), "a function", callable),
+            ["a", len],
+            ["c"],
+            "one of a, b or a f",
+        ),
+    ],
+)
+def test_a_check_takes_what_it_says(
+    check: Check, good: list[Any], bad: list[Any], expected: str
+) -> None:
+    for value in good:
+        check(value, "place")
+    for value in bad:
+        with pytest.raises(
+            InputError, match=rf"^place(\[0\])? is .*; .*{expected}.* is expected\.$"
+        ):
+            check(value, "place")
+
+
+@pytest.mark.parametrize("value", [[1] * 300, {str(n): n for n in range(300)}, ["x" * 3000]])
+def test_a_large_value_is_said_in_a_few_words(value: Any) -> None:
+    kind = "table" if isinstance(value, dict) else "list"
+    with pytest.raises(InputError, match=f"^place is a {kind} of {len(value)}; text is expected.$"):
+        text(value, "place")
+
+
+def test_a_deep_value_can_be_shown() -> None:
+    deep: list[Any] = []
+    for _ in range(10**5):
+        deep = [deep]
+    assert shown(deep) == "a list of 1"
 
 
 def test_numbers_may_be_numpys_and_are_kept_as_pythons(tmp_path: Path) -> None:

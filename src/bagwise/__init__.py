@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     )
     from bagwise.posterior import Posterior, bag_posterior, most_probable_labeling
     from bagwise.tables import read_bags
-    from bagwise.training import TrainingOptions, train
+    from bagwise.training import train
+    from bagwise.training_options import TrainingOptions
 
 __all__ = [
     "BagBatchSampler",
@@ -81,7 +82,8 @@ _ROOMS = {
     ),
     "posterior": ("Posterior", "bag_posterior", "most_probable_labeling"),
     "tables": ("read_bags",),
-    "training": ("TrainingOptions", "train"),
+    "training": ("train",),
+    "training_options": ("TrainingOptions",),
 }
 
 

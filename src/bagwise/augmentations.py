@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch.nn.functional import affine_grid, grid_sample
 
-from bagwise.checks import TRUE_OR_FALSE, Rule, check_all, real_number
+from bagwise.checks import check_all, flag, number
 from bagwise.errors import InputError
 from bagwise.registry import Registry
 
@@ -24,12 +24,12 @@ Augment = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 alone, which is on the CPU and part of every checkpoint."""
 
 
-_SIZE = real_number(0, with_low=True)
-_SHARE = Rule("a number from 0 to 1", lambda value: _SIZE.accepts(value) and value <= 1)
+_SIZE = number(0)
+_SHARE = number(0, 1)
 _VIEWS = {
     **dict.fromkeys(("rotation", "shift", "scale", "shear", "brightness"), _SIZE),
     **dict.fromkeys(("contrast", "cutout"), _SHARE),
-    "flip": TRUE_OR_FALSE,
+    "flip": flag,
 }
 
 

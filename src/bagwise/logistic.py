@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bagwise.bags import Bags, FloatArray
-from bagwise.checks import TRUE_OR_FALSE, check_all, real_number
+from bagwise.checks import check_all, flag, number, or_else
 from bagwise.errors import InputError
 from bagwise.labels.kinds import NumbersAre
 from bagwise.labels.mixups import (
@@ -32,8 +32,8 @@ from bagwise.likelihood.choose_linear import ChosenLinear, choose_linear
 from bagwise.posterior import bag_posterior, log_likelihoods, most_probable_labeling
 
 _PARAMETERS = {
-    "ridge": real_number(0, math.inf, with_low=True).or_name("auto"),
-    "standardize": TRUE_OR_FALSE,
+    "ridge": or_else(number(0), '"auto"', lambda value: isinstance(value, str) and value == "auto"),
+    "standardize": flag,
 }
 
 

@@ -6,7 +6,7 @@ import os
 from contextlib import nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,6 +24,7 @@ from bagwise.cli.app import (
     user_errors,
 )
 from bagwise.errors import UsageError
+from bagwise.training_options import OPTIONS, TrainingOptions
 
 if TYPE_CHECKING:
     from bagwise.paper.accuracy import Block
@@ -39,6 +40,14 @@ Device = Annotated[str, typer.Option(help="Where models compute: cpu, cuda, cuda
 Runs = Annotated[
     list[Path], typer.Argument(help="Folders with runs: of a sweep, single ones, or exported.")
 ]
+
+_PAIR = "NAME=VALUE"
+_PAPER: Any = TrainingOptions  # whose defaults are the paper's
+
+
+def _setting(name: str, metavar: str | None = None) -> Any:
+    """The option of the command line for a training option."""
+    return typer.Option(metavar=metavar, help=OPTIONS[name].help)
 
 
 class Selection(StrEnum):
@@ -96,34 +105,20 @@ def train(
         ),
     ] = "cc",
     bag_size: Annotated[int, typer.Option(help="Instances in a bag, K.")] = 16,
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = 1e-3,
-    epochs: Annotated[int, typer.Option(help="Passes over the training bags.")] = 30,
-    seed: Annotated[int, typer.Option(help="Of the bags, the model and the batches.")] = 0,
+    lr: Annotated[float, _setting("lr")] = _PAPER.lr,
+    epochs: Annotated[int, _setting("epochs")] = _PAPER.epochs,
+    seed: Annotated[int, _setting("seed")] = _PAPER.seed,
     engine: Annotated[str, typer.Option(help="Of rc and cc: auto, exact or bethe.")] = "auto",
     set_: Options = None,
-    schedule: Annotated[
-        str, typer.Option(help="constant, one_cycle, cosine, ..., see docs/sweeps.md.")
-    ] = "constant",
-    optimizer: Annotated[str, typer.Option(help="adam, adamw or sgd.")] = "adam",
-    average: Annotated[
-        float | None, typer.Option(help="Decay of averaged weights, for instance 0.998.")
-    ] = None,
-    augment: Annotated[
-        str | None, typer.Option(help="Random views of images: weak, weak_flip, strong, ...")
-    ] = None,
-    batch_instances: Annotated[
-        int, typer.Option(help="Instances in a batch; a larger bag comes in parts.")
-    ] = 256,
-    weight_decay: Annotated[float, typer.Option(help="Of the optimizer.")] = 1e-5,
-    clip: Annotated[float | None, typer.Option(help="Largest norm of a step's gradient.")] = None,
-    optimizer_set: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the optimizer; may be repeated."),
-    ] = None,
-    schedule_set: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the schedule; may be repeated."),
-    ] = None,
+    schedule: Annotated[str, _setting("schedule")] = _PAPER.schedule,
+    optimizer: Annotated[str, _setting("optimizer")] = _PAPER.optimizer,
+    average: Annotated[float | None, _setting("average")] = _PAPER.average,
+    augment: Annotated[str | None, _setting("augment")] = _PAPER.augment,
+    batch_instances: Annotated[int, _setting("batch_instances")] = _PAPER.batch_instances,
+    weight_decay: Annotated[float, _setting("weight_decay")] = _PAPER.weight_decay,
+    clip: Annotated[float | None, _setting("clip")] = _PAPER.clip,
+    optimizer_set: Annotated[list[str] | None, _setting("optimizer_options", _PAIR)] = None,
+    schedule_set: Annotated[list[str] | None, _setting("schedule_options", _PAIR)] = None,
     ray: Ray = False,
     ray_address: RayAddress = None,
     workers: Annotated[
@@ -144,11 +139,11 @@ def train(
     """
     from rich.table import Table
 
-    from bagwise.checks import DEVICE
     from bagwise.paper.ray_backend import execute_on_ray
     from bagwise.paper.run import execute
     from bagwise.paper.settings import RunSettings
     from bagwise.storage.locks import only_one
+    from bagwise.training.devices import DEVICE
     from bagwise.training.distributed import launched
 
     with user_errors(GOES_ON), launched(device) as (is_first, own_device):
@@ -176,7 +171,7 @@ def train(
             raise UsageError(f"engine is {engine!r}, but the method {method!r} takes none.")
         place = None if data_dir is None else str(data_dir)
         if ray_address is None:  # a cluster has its own
-            DEVICE.check("device", own_device)
+            DEVICE(own_device, "device")
         use_ray = on_ray(ray, ray_address, workers)
         taken = f"another process is training in {out}; wait for it, or choose another folder."
         with only_one(out, taken) if is_first else nullcontext():
@@ -218,10 +213,10 @@ def sweep(
     data_dir: DataDir = None,
 ) -> None:
     """Do all runs of a sweep; those that are done are skipped, those that were stopped go on."""
-    from bagwise.checks import DEVICE
     from bagwise.paper.ray_backend import ray_backend
     from bagwise.paper.sweep import local_backend, run_sweep, take_over
     from bagwise.paper.sweep_file import read_sweep
+    from bagwise.training.devices import DEVICE
 
     with user_errors(GOES_ON):
         plan = read_sweep(file)
@@ -229,7 +224,7 @@ def sweep(
         if on_ray(ray, ray_address, None):
             backend = ray_backend(ray_address, processes or None, device)
         else:
-            DEVICE.check("device", device)  # a cluster has its own
+            DEVICE(device, "device")  # a cluster has its own
             backend = local_backend(processes or os.cpu_count() or 1, device)
         if done is not None:
             taken = take_over(plan, read_some([done]), out)

@@ -11,13 +11,13 @@ import torch
 from torch.utils.data import Dataset, Sampler
 
 from bagwise.bags import Bags, IntArray
-from bagwise.checks import Rule, whole_number
+from bagwise.checks import whole
 from bagwise.data import inputs as reading
 from bagwise.data.bag_data import BagData
 from bagwise.data.inputs import Inputs
 from bagwise.errors import InputError, InputTypeError
 
-_COUNT = whole_number(1, 2**53)
+_COUNT = whole(1)
 
 
 class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor | Bags]]):
@@ -150,11 +150,11 @@ class BagBatchSampler(Sampler[list[int]]):
         rank: int | None = None,
         replicas: int | None = None,
     ) -> None:
-        _COUNT.check("instances", instances)
-        _COUNT.check("min_bags", min_bags)
-        whole_number(0, 2**62).check("seed", seed)
+        _COUNT(instances, "instances")
+        _COUNT(min_bags, "min_bags")
+        whole(0, 2**62)(seed, "seed")
         if replicas is not None:
-            _COUNT.check("replicas", replicas)
+            _COUNT(replicas, "replicas")
         if rank is not None:
             _check_rank(rank, 2**53 if replicas is None else replicas)
         self.bags = bags
@@ -174,7 +174,7 @@ class BagBatchSampler(Sampler[list[int]]):
 
     def set_epoch(self, epoch: int) -> None:
         """Which epoch the next iteration yields; those after it follow."""
-        whole_number(0, 2**31).check("epoch", epoch)
+        whole(0, 2**31)(epoch, "epoch")
         self.epoch = epoch
         self._has_begun = False
 
@@ -216,6 +216,4 @@ class BagBatchSampler(Sampler[list[int]]):
 
 
 def _check_rank(rank: int, replicas: int) -> None:
-    Rule(f"a whole number from 0 to {replicas - 1}", range(replicas).__contains__).check(
-        "rank", rank
-    )
+    whole(0, replicas - 1)(rank, "rank")

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from bagwise.augmentations import Augment
-from bagwise.checks import DEVICE, RANDOM_STATE, TRUE_OR_FALSE, check_all, real_number
+from bagwise.checks import check_all, flag, number, or_else, whole
 from bagwise.data import BagData
 from bagwise.data.inputs import sample
 from bagwise.errors import InputError
@@ -40,16 +40,23 @@ from bagwise.methods import Method
 from bagwise.networks import Factory, Standardize, make_model
 from bagwise.storage.model_folder import check_files, save_folder
 from bagwise.training import Callback, train
+from bagwise.training.devices import DEVICE
 from bagwise.training.optimizers import OptimizerFactory, ScheduleFactory
 from bagwise.training.threads import threads_for
 
 # What TrainingOptions does not check; method, model and engine have messages of their own.
 _PARAMETERS = {
-    "validation_fraction": real_number(0, 1, with_low=True).or_name("auto"),
-    "standardize": TRUE_OR_FALSE,
+    "validation_fraction": or_else(
+        number(0, below=1), '"auto"', lambda value: isinstance(value, str) and value == "auto"
+    ),
+    "standardize": flag,
     "device": DEVICE,
-    "random_state": RANDOM_STATE,
-    "verbose": TRUE_OR_FALSE,
+    "random_state": or_else(
+        whole(0, 2**32 - 1),
+        "a numpy RandomState or None",
+        lambda value: value is None or isinstance(value, np.random.RandomState),
+    ),
+    "verbose": flag,
 }
 _SAMPLE = 10_000  # instances that are looked at where not all are in memory
 
@@ -70,27 +77,15 @@ class LLPClassifier(Predictions):
         model: a name of `bagwise.networks` (linear, mlp, lenet5, ...), an `nn.Module` that maps
             (n, ...) inputs to (n, C) logits, or a function of (shape of an instance, C).
         engine: how RC and CC compute the posterior of a bag, see `bagwise.bag_posterior`.
-        epochs: passes over the training bags.
-        lr: learning rate.
-        weight_decay: of the optimizer.
-        batch_instances: instances in a batch of whole bags.
-        batch_bags: bags in a batch at least, where the model has batch normalization, also if they
-            have more instances than that; see `bagwise.TrainingOptions`.
-        schedule: of the learning rate: "one_cycle", "constant" or one of PyTorch's, see
-            `bagwise.TrainingOptions`, as of the following.
-        average: decay of a moving average of the weights; None for no average.
+        epochs, lr, weight_decay, batch_instances, batch_bags, schedule, average, patience,
+            optimizer, optimizer_options, schedule_options, augment: how to train step by step;
+            `bagwise.TrainingOptions` explains each.
         validation_fraction: share of the bags held out to choose the best epoch and a temperature
             by their likelihood; 0 keeps the last epoch and the temperature 1. "auto" is a tenth
             from 50 bags on and 0 below, where the bags are missed in training and are too few to
             tell one epoch from another; the temperature then comes from three more models, each
             trained without a third of the bags, unless `epochs` is given. Not used if `fit` is
             given a validation set.
-        patience: stop after this many epochs without improvement; None never does.
-        optimizer: adam, adamw, sgd, or a function of the parameters that makes one.
-        optimizer_options: further arguments of a named optimizer.
-        schedule_options: arguments of a schedule of PyTorch.
-        augment: changes the inputs of each training batch: "weak" or another name of
-            `bagwise.augmentations` for images, or a function of (inputs, generator).
         standardize: standardize inputs by column (images by channel); part of the model.
         device: where the model computes.
         random_state: random seed. Maximum likelihood draws nothing but the folds in which bags are

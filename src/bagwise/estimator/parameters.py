@@ -16,28 +16,15 @@ from bagwise.errors import InputError, InputTypeError
 from bagwise.estimator.defaults import defaults_for
 from bagwise.methods import METHODS, Method, make_method, takes
 from bagwise.posterior import check_engine
-from bagwise.training import TrainingOptions
 from bagwise.training.distributed import workers_of
+from bagwise.training_options import OPTIONS, TrainingOptions
 
 if TYPE_CHECKING:
     from bagwise.estimator.classifier import LLPClassifier
 
 
 _METHOD = "method__"  # before an option of the method
-STEP_BY_STEP = (
-    "epochs",
-    "lr",
-    "weight_decay",
-    "batch_instances",
-    "batch_bags",
-    "schedule",
-    "average",
-    "patience",
-    "optimizer",
-    "optimizer_options",
-    "schedule_options",
-    "augment",
-)
+STEP_BY_STEP = tuple(name for name, option in OPTIONS.items() if option.of_classifier)
 """Parameters of training step by step; maximum likelihood has none of them."""
 
 

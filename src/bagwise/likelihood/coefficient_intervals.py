@@ -12,7 +12,7 @@ from scipy.special import softmax
 from scipy.stats import t as student
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.checks import real_number, whole_number
+from bagwise.checks import number, whole
 from bagwise.errors import InputError
 from bagwise.likelihood._information import expected_information, leveraged_scores
 from bagwise.likelihood._optimise import Problem
@@ -101,7 +101,7 @@ class Covariance:
 
     def quantile(self, level: float = 0.95) -> float:
         """How many standard errors an interval reaches to either side: Student's t, B - 1."""
-        real_number(0, 1).check("level", level)
+        number(above=0, below=1)(level, "level")
         return float(student.ppf(0.5 + level / 2, max(self.n_bags - 1, 1)))
 
     def group_shares(
@@ -249,7 +249,7 @@ def bootstrap_bags(
     """
     features = checked_features(X, bags)
     if isinstance(draws, int):
-        whole_number(1, 2**31).check("draws", draws)
+        whole(1, 2**31)(draws, "draws")
         draws = range(draws)
     B = len(bags)
     for draw in draws:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.checks import real_number, whole_number
+from bagwise.checks import number, whole
 from bagwise.errors import InputError
 from bagwise.likelihood._optimise import LOWEST_TAU, Likelihood, Problem, minimise
 from bagwise.likelihood.mixing import mean_softmax
@@ -116,7 +116,7 @@ def fit_linear(
     np.int64(1)
     """
     features = checked_features(X, bags)
-    real_number(0, with_low=True).check("bag_effects", bag_effects)
+    number(0)(bag_effects, "bag_effects")
     return _fit(
         features, bags, ridge, bag_effects, False, start, bag_weights, tolerance, max_evaluations
     )
@@ -147,9 +147,9 @@ def _fit(
     tolerance: float,
     max_evaluations: int,
 ) -> LinearFit:
-    real_number(0, with_low=True).check("ridge", ridge)
-    real_number(0).check("tolerance", tolerance)
-    whole_number(1, 2**31).check("max_evaluations", max_evaluations)
+    number(0)(ridge, "ridge")
+    number(above=0)(tolerance, "tolerance")
+    whole(1, 2**31)(max_evaluations, "max_evaluations")
     weights = _checked_weights(bag_weights, bags)
     if weights is not None and not weights.all():
         used = np.flatnonzero(weights)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.checks import real_number, whole_number
+from bagwise.checks import number, whole
 from bagwise.errors import InputError
 from bagwise.likelihood.linear_fit import TOLERANCE, LinearFit, fit_linear
 from bagwise.likelihood.objective import BagLikelihood, checked_features, contrasts
@@ -80,7 +80,7 @@ def bag_folds(bags: Bags, folds: int = FOLDS, seed: int = 0) -> IntArray:
     >>> np.bincount(bag_folds(Bags([10] * 12, [[5, 5]] * 12)))
     array([3, 3, 2, 2, 2])
     """
-    whole_number(2, 2**31).check("folds", folds)
+    whole(2, 2**31)(folds, "folds")
     B = len(bags)
     folds = B if B < FEW_BAGS else min(folds, B)
     rng = np.random.default_rng(seed)
@@ -147,7 +147,7 @@ def choose_ridge(
     if len(ridges) == 0:
         raise InputError("ridges is empty; give at least one number to try.")
     for ridge in ridges:
-        real_number(0).check("ridges", ridge)
+        number(above=0)(ridge, "ridges")
     if len(bags) < 2:
         raise InputError(
             "there is only one bag, which cannot be held out; use fit_linear with a ridge of your "

@@ -7,14 +7,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 
 from bagwise.bags import Bags
-from bagwise.checks import TRUE_OR_FALSE, Rule
+from bagwise.checks import Check, Rule, any_number, flag, text
 from bagwise.data import BagData
 from bagwise.data.inputs import full
 from bagwise.errors import BagwiseError, InputError, InputTypeError
@@ -205,11 +205,11 @@ class _Methods(Registry[type[Method]]):
         super().__delitem__(name)
 
 
-_KINDS = {
-    "float": Rule("a number", lambda v: isinstance(v, Real) and not isinstance(v, bool)),
+_KINDS: dict[str, Check] = {
+    "float": any_number,
     "int": Rule("a whole number", lambda v: isinstance(v, Integral) and not isinstance(v, bool)),
-    "bool": TRUE_OR_FALSE,
-    "str": Rule("text", lambda value: isinstance(value, str)),
+    "bool": flag,
+    "str": text,
 }
 METHODS = _Methods("method", "bagwise.methods")
 register = METHODS.register
@@ -257,10 +257,8 @@ def _refuse_other_kinds(cls: type[Method], name: str, options: Mapping[str, Any]
         if option in arguments:
             said = arguments[option].annotation
             rule = _KINDS.get(said if isinstance(said, str) else getattr(said, "__name__", ""))
-            if rule is not None and not rule.accepts(value):
-                raise InputError(
-                    f"method {name!r}: {option} is {value!r}; {rule.expected} is expected."
-                )
+            if rule is not None:
+                rule(value, f"method {name!r}: {option}")
 
 
 def make_method(method: Any, **options: Any) -> Method:

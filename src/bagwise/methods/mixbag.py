@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import torch
 
 from bagwise.bags import Bags
-from bagwise.checks import check_all, real_number
+from bagwise.checks import check_all, number
 from bagwise.data import BagData
 from bagwise.errors import InputError
 from bagwise.losses import dllp_loss
 from bagwise.methods.base import Batch, Method
 
-_OPTIONS = {"weight": real_number(0, with_low=True), "z": real_number(0, with_low=True)}
+_OPTIONS = {"weight": number(0), "z": number(0)}
 
 
 @dataclass(frozen=True)

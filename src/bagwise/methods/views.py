@@ -7,7 +7,7 @@ from torch.nn.functional import log_softmax, one_hot
 
 from bagwise.augmentations import AUGMENTATIONS, ImageViews
 from bagwise.bags import Bags
-from bagwise.checks import TRUE_OR_FALSE, check_all, one_of, real_number, whole_number
+from bagwise.checks import check_all, flag, number, one_of, whole
 from bagwise.data import BagData
 from bagwise.errors import InputError
 from bagwise.losses import dllp_loss, view_loss
@@ -18,11 +18,11 @@ from bagwise.posterior._logits import check_logits
 _OPTIONS = {
     "target": one_of("posterior", "argmax", "labeling", "prediction"),
     "bag_loss": one_of("cc", "dllp"),
-    "weight": real_number(0, with_low=True),
-    "start": whole_number(0, 2**53),
-    "ramp": whole_number(0, 2**53),
-    "threshold": real_number(0, 1, with_low=True),
-    "teacher": TRUE_OR_FALSE,
+    "weight": number(0),
+    "start": whole(),
+    "ramp": whole(),
+    "threshold": number(0, below=1),
+    "teacher": flag,
 }
 
 
@@ -67,7 +67,7 @@ class TwoViews(Method):
     ) -> None:
         super().__init__()
         check_engine(engine, {})
-        one_of(*AUGMENTATIONS).check("strong", strong)
+        one_of(*AUGMENTATIONS)(strong, "strong")
         self.engine = engine
         self.strong = strong
         self.target = target

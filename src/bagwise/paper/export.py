@@ -11,6 +11,7 @@ from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from bagwise.checks import number, wrong
 from bagwise.errors import DamagedError, InputError
 from bagwise.paper.run import (
     VERSIONS,
@@ -19,9 +20,8 @@ from bagwise.paper.run import (
     read_results,
     without_copies,
 )
-from bagwise.paper.settings import LATER, OPTIONS, RunSettings
+from bagwise.paper.settings import LATER, PAIRS, RunSettings
 from bagwise.storage.files import begins, fill, refuse_foreign, unfinished
-from bagwise.storage.schema import number, wrong
 from bagwise.training import Row
 
 RUNS = "runs.csv"
@@ -49,7 +49,7 @@ def export_runs(results: list[RunResult], folder: Path, force: bool = False) -> 
         for key, value in LATER.items():
             if settings[key] == value:
                 del settings[key]
-            elif key in OPTIONS:
+            elif key in PAIRS:
                 settings[key] = json.dumps(dict(getattr(result.settings, key)))
         row: dict[str, Any] = {"run": name, **settings}
         for select in ("accuracy", "bag_loss"):
@@ -163,7 +163,7 @@ def _options(name: str, text: str) -> Any:
 
 def _value(name: str, text: str) -> Any:
     """A setting from its text: a number where the settings have one, nothing where it is empty."""
-    if name in OPTIONS:
+    if name in PAIRS:
         return _options(name, text)
     if not text and name in LATER:
         return LATER[name]

@@ -16,23 +16,23 @@ from torch import nn
 
 import bagwise
 from bagwise.bags import Bags
+from bagwise.checks import (
+    any_number,
+    anything,
+    list_of,
+    number,
+    record,
+    text,
+    whole,
+    wrong,
+)
 from bagwise.data import BagData
 from bagwise.errors import DamagedError, InputError
 from bagwise.networks import make_model
 from bagwise.paper.datasets import Dataset, load_dataset
 from bagwise.paper.settings import RunSettings
 from bagwise.storage.files import remove_leftovers, write_atomically
-from bagwise.storage.schema import (
-    any_number,
-    anything,
-    list_of,
-    number,
-    read_json,
-    record,
-    text,
-    whole,
-    wrong,
-)
+from bagwise.storage.json_file import read_json
 from bagwise.training import Callback, Row, train
 from bagwise.training.best import best_row
 from bagwise.training.distributed import workers_of

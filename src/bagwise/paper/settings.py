@@ -5,52 +5,45 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import KW_ONLY, MISSING, InitVar, asdict, dataclass, fields
+from itertools import dropwhile
 from typing import Any
 
 from bagwise.augmentations import AUGMENTATIONS, find_augmentation
-from bagwise.errors import InputError
-from bagwise.methods import METHODS, Method, make_method, takes
-from bagwise.networks import MODELS
-from bagwise.paper.datasets import DATASETS
-from bagwise.posterior import ENGINES
-from bagwise.storage.schema import (
-    LARGE,
+from bagwise.checks import (
     any_number,
+    check_all,
     list_of,
-    maybe,
-    number,
+    plain,
     record,
     short_text,
     whole,
     wrong,
 )
-from bagwise.training import TrainingOptions
+from bagwise.errors import InputError
+from bagwise.methods import METHODS, Method, make_method, takes
+from bagwise.networks import MODELS
+from bagwise.paper.datasets import DATASETS
+from bagwise.posterior import ENGINES
 from bagwise.training.optimizers import check_options
+from bagwise.training_options import OPTIONS, TrainingOptions
 
 Pairs = tuple[tuple[str, Any], ...]
 """Names and values, sorted by name."""
 
+TRAINING = tuple(name for name, option in OPTIONS.items() if option.help is not None)
+"""Settings that are training options."""
+PAIRS = ("method_options", "optimizer_options", "schedule_options")
+"""Settings that are names and values themselves."""
 _CHECKS = {
     "dataset": short_text,
     "model": short_text,
     "method": short_text,
-    "bag_size": whole(1, 10**9),
-    "lr": number(0, LARGE, within=True),
-    "epochs": whole(1, 10**9),
-    "seed": whole(0, 2**62),
     "engine": short_text,
-    "schedule": short_text,
-    "average": maybe(number(0, 1, within=True)),
-    "batch_instances": whole(1, 10**9),
-    "weight_decay": number(0),
-    "optimizer": short_text,
-    "clip": maybe(number(0, LARGE, within=True)),
-    "augment": maybe(short_text),
+    "bag_size": whole(1, 10**9),
+    **{name: OPTIONS[name].in_file for name in TRAINING if name not in PAIRS},
+    "seed": whole(0, 2**62),  # the split has a larger one
 }
-OPTIONS = ("method_options", "optimizer_options", "schedule_options")
-"""Settings that are names and values themselves."""
-LATER = {"optimizer": "adam", "clip": None, "augment": None, **dict.fromkeys(OPTIONS, ())}
-"""Settings that runs of before there were any have at these values: they keep their names."""
+_PAPER: Any = TrainingOptions  # whose defaults are the paper's
 
 
 @dataclass(frozen=True)
@@ -62,20 +55,11 @@ class RunSettings:
         model: a name of `bagwise.networks`.
         method: a name of `bagwise.methods`.
         bag_size: K.
-        lr: learning rate.
-        epochs: at most.
         seed: of the validation split, the bags, the model and the batches.
         engine: of RC and CC; other methods have none ("-").
-        schedule: "constant" (the paper), "one_cycle" or another of `bagwise.TrainingOptions`.
-        average: decay of averaged weights, or None (the paper).
-        batch_instances: instances in a batch.
-        weight_decay: of the optimizer.
         method_options: pairs of a name and a value, sorted; a mapping is taken too.
-        optimizer: "adam" (the paper), "adamw" or "sgd".
-        optimizer_options: pairs like the method's.
-        schedule_options: likewise.
-        clip: largest norm of a step's gradient, or None (the paper).
-        augment: a name of `bagwise.augmentations`, or None (the paper).
+        lr, epochs, ...: the others are `bagwise.TrainingOptions`, with the same defaults, which are
+            the paper's; `optimizer_options` and `schedule_options` are pairs like the method's.
         check_names: whether data set, model, method and engine must be known here. To do a run they
             must; the settings of a run that was done elsewhere need not.
 
@@ -92,24 +76,23 @@ class RunSettings:
     epochs: int
     seed: int
     engine: str = "auto"
-    schedule: str = "constant"
-    average: float | None = None
-    batch_instances: int = 256
-    weight_decay: float = 1e-5
+    schedule: str = _PAPER.schedule
+    average: float | None = _PAPER.average
+    batch_instances: int = _PAPER.batch_instances
+    weight_decay: float = _PAPER.weight_decay
     method_options: Pairs = ()
-    optimizer: str = "adam"
+    optimizer: str = _PAPER.optimizer
     optimizer_options: Pairs = ()
     schedule_options: Pairs = ()
-    clip: float | None = None
-    augment: str | None = None
+    clip: float | None = _PAPER.clip
+    augment: str | None = _PAPER.augment
     _: KW_ONLY
     check_names: InitVar[bool] = True
 
     def __post_init__(self, check_names: bool) -> None:
-        for field, check in _CHECKS.items():
-            check(getattr(self, field), field)
-        for field in OPTIONS:
-            object.__setattr__(self, field, _pairs(getattr(self, field), field))
+        check_all(_CHECKS, self)
+        for name in PAIRS:
+            object.__setattr__(self, name, _pairs(getattr(self, name), name))
         if self.method in METHODS:
             if not takes(self.method, "engine"):
                 object.__setattr__(self, "engine", "-")
@@ -117,9 +100,11 @@ class RunSettings:
                 object.__setattr__(self, "bag_size", 1)
         if check_names:
             self.require_known()
-        for field in ("lr", "weight_decay", "average", "clip"):  # 0 and 0.0 are one run
-            value = getattr(self, field)
-            object.__setattr__(self, field, None if value is None else float(value))
+        for field in fields(self):
+            value = plain(getattr(self, field.name))
+            if isinstance(value, int) and "float" in str(field.type):  # 0 and 0.0 are one run
+                value = float(value)
+            object.__setattr__(self, field.name, value)
         self.options()  # checks the rest
 
     def require_known(self) -> None:
@@ -140,20 +125,11 @@ class RunSettings:
 
     def options(self) -> TrainingOptions:
         """The part of the settings that training knows about."""
-        return TrainingOptions(
-            epochs=self.epochs,
-            lr=self.lr,
-            weight_decay=self.weight_decay,
-            batch_instances=self.batch_instances,
-            schedule=self.schedule,
-            average=self.average,
-            clip=self.clip,
-            seed=self.seed,
-            optimizer=self.optimizer,
-            optimizer_options=dict(self.optimizer_options),
-            schedule_options=dict(self.schedule_options),
-            augment=self.augment if self.augment in AUGMENTATIONS else None,  # of a run elsewhere
-        )
+        given = {name: getattr(self, name) for name in TRAINING}
+        given |= {name: dict(given[name]) for name in TRAINING if name in PAIRS}
+        if self.augment not in AUGMENTATIONS:  # of a run elsewhere
+            given["augment"] = None
+        return TrainingOptions(**given)
 
     def new_method(self) -> Method:
         """The method; it records how far its weights are from the approximate ones, if it can."""
@@ -187,6 +163,13 @@ class RunSettings:
             if field.name not in settings and field.default is MISSING:
                 raise InputError(f"{field.name} is missing.")
         return cls(**settings, check_names=check_names)
+
+
+# Fields are added at the end: runs from before have the defaults, and keep their names.
+LATER = {
+    field.name: field.default
+    for field in dropwhile(lambda field: field.name != "method_options", fields(RunSettings))
+}
 
 
 def _pairs(options: Any, place: str) -> Pairs:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import tomllib
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from bagwise.checks import anything, list_of, record, whole, wrong
 from bagwise.errors import InputError
 from bagwise.methods import METHODS, takes
 from bagwise.paper.settings import RunSettings
-from bagwise.storage.schema import anything, list_of, record, whole, wrong
 
 _AXES = {
     "datasets": "dataset",
@@ -22,18 +22,10 @@ _AXES = {
     "seeds": "seed",
     "lrs": "lr",
 }
-_SINGLE = (
-    "epochs",
-    "engine",
-    "schedule",
-    "schedule_options",
-    "optimizer",
-    "optimizer_options",
-    "average",
-    "clip",
-    "batch_instances",
-    "weight_decay",
-    "augment",
+_SINGLE = tuple(
+    field.name
+    for field in fields(RunSettings)
+    if field.name not in (*_AXES.values(), "method_options")
 )
 _SELECT = ("accuracy", "bag_loss")
 

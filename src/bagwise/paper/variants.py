@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
-from bagwise.paper.settings import OPTIONS, RunSettings
+from bagwise.paper.settings import PAIRS, RunSettings
 
 _ELSEWHERE = ("dataset", "model", "method", "bag_size", "lr", "seed", "epochs")
 """The table itself, its rows and columns, and what is chosen or averaged within a cell."""
@@ -52,7 +52,7 @@ def _set(field: Field[Any], run: RunSettings) -> bool:
 
 def _named(field: Field[Any], run: RunSettings) -> str:
     value = getattr(run, field.name)
-    if field.name in OPTIONS:
+    if field.name in PAIRS:
         return ", ".join(f"{name} {option}" for name, option in value)
     if value is None or value is False:
         return f"no {field.name}"

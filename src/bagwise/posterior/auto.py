@@ -45,7 +45,7 @@ def auto_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = AUTO_S
     tensor([[0.5000, 0.5000, 0.0000],
             [0.3333, 0.3333, 0.3333]])
     """
-    STATES.check("max_states", max_states)
+    STATES(max_states, "max_states")
     return posterior("auto", log_probs, bags, (max_states,))
 
 

@@ -11,8 +11,7 @@ import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.bags.potentials import of_counts
-from bagwise.checks import TRUE_OR_FALSE, real_number, whole_number
-from bagwise.errors import InputError
+from bagwise.checks import flag, number, whole
 from bagwise.posterior._autograd import Engine, add_engine, posterior
 from bagwise.posterior._balance import balance
 from bagwise.posterior._bethe import LOG_G, MOST, SLOPE, add_gap, beliefs, odds, totals
@@ -98,13 +97,9 @@ def bethe_posterior(
     >>> post.weights.sum(dim=0).round(decimals=3)
     tensor([20., 20., 20., 20., 20.])
     """
-    TRUE_OR_FALSE.check("correction", correction)
-    is_right = real_number(0).accepts(tolerance), whole_number(1, 2**53).accepts(max_iterations)
-    if not all(is_right):
-        raise InputError(
-            f"tolerance is {tolerance!r} and max_iterations {max_iterations!r}; a positive "
-            "tolerance and a whole number of iterations, at least one, are needed."
-        )
+    flag(correction, "correction")
+    number(above=0)(tolerance, "tolerance")
+    whole(1)(max_iterations, "max_iterations")
     return posterior("bethe", log_probs, bags, (correction, tolerance, max_iterations))
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.checks import Rule, real_number
+from bagwise.checks import number
 from bagwise.errors import InputError
 from bagwise.posterior._autograd import Engine, add_engine, posterior
 from bagwise.posterior._kernels import inline, kernel, over_bags
@@ -20,10 +20,7 @@ from bagwise.posterior.exact_potentials import curve_exact_potentials, fill_exac
 from bagwise.posterior.pairs import fill_pairs, is_pair
 
 MAX_STATES = 2**24
-STATES = Rule(
-    "a number of 0 or more",
-    lambda value: real_number(0, with_low=True).accepts(value) or value == math.inf,
-)
+STATES = number(0, math.inf)
 _Numbers = npt.NDArray[Any]  # real, or complex for derivatives
 _STEP = 1e-100  # of the complex step
 
@@ -71,7 +68,7 @@ def exact_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = MAX_S
     tensor([[0.8571, 0.1429],
             [0.1429, 0.8571]])
     """
-    STATES.check("max_states", max_states)
+    STATES(max_states, "max_states")
     return posterior("exact", log_probs, bags, (max_states,))
 
 

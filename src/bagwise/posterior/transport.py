@@ -6,15 +6,14 @@ import numpy as np
 import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.checks import real_number, whole_number
-from bagwise.errors import InputError
+from bagwise.checks import number, whole
 from bagwise.posterior._autograd import Engine, add_engine, posterior
 from bagwise.posterior._expected import likely_counts
 from bagwise.posterior._kernels import inline, kernel, log_sum_exp, over_bags
 from bagwise.posterior._result import Posterior
 from bagwise.posterior._tilt import classes_by_count
 
-TRANSPORT_OPTIONS = {"epsilon": real_number(0), "iterations": whole_number(1, 2**53)}
+TRANSPORT_OPTIONS = {"epsilon": number(above=0), "iterations": whole(1)}
 _SMALLEST = -300.0  # smallest exponent for which scaling cannot lose an entry to underflow
 
 
@@ -46,12 +45,8 @@ def transport_posterior(
     tensor([[0.7101, 0.2899],
             [0.2899, 0.7101]])
     """
-    given = {"epsilon": epsilon, "iterations": iterations}
-    if not all(rule.accepts(given[name]) for name, rule in TRANSPORT_OPTIONS.items()):
-        raise InputError(
-            f"epsilon is {epsilon!r} and iterations {iterations!r}; a positive finite epsilon and "
-            "a whole number of iterations, at least one, are needed."
-        )
+    TRANSPORT_OPTIONS["epsilon"](epsilon, "epsilon")
+    TRANSPORT_OPTIONS["iterations"](iterations, "iterations")
     return posterior("transport", log_probs, bags, (epsilon, iterations))
 
 

@@ -13,9 +13,9 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from bagwise.checks import shown
 from bagwise.errors import DamagedError, InputError
 from bagwise.storage.files import write_atomically, write_pieces
-from bagwise.storage.schema import shown
 
 Arrays = dict[str, npt.NDArray[Any]]
 

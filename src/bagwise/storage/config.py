@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.errors import DamagedError, InputError
-from bagwise.storage.schema import (
+from bagwise.checks import (
     Check,
     any_number,
     anything,
@@ -24,6 +23,8 @@ from bagwise.storage.schema import (
     whole,
     wrong,
 )
+from bagwise.errors import DamagedError, InputError
+from bagwise.training_options import OPTIONS
 
 LINEAR, NETWORK = "linear", "network"  # kinds of models
 MOST_FEATURES = 10_000_000  # a larger shape is a damaged file
@@ -58,23 +59,12 @@ _PARAMS: dict[str, Check] = {
     "model": maybe(short_text),
     "method": short_text,
     "engine": short_text,
-    "epochs": maybe(whole()),
-    "lr": maybe(number(0)),
-    "weight_decay": maybe(number(0)),
-    "batch_instances": maybe(whole()),
-    "batch_bags": maybe(whole()),
-    "schedule": maybe(short_text),
-    "average": maybe(number(0, 1)),
     "validation_fraction": _share_or_auto,
-    "patience": maybe(whole()),
-    "optimizer": maybe(short_text),
-    "optimizer_options": maybe(record({}, others=anything)),
-    "schedule_options": maybe(record({}, others=anything)),
-    "augment": maybe(short_text),
     "standardize": flag,
     "device": short_text,
     "random_state": maybe(whole(-(2**63), 2**63)),
     "verbose": anything,
+    **{name: maybe(option.in_file) for name, option in OPTIONS.items() if option.of_classifier},
 }
 _LIKELIHOOD: dict[str, Check] = {
     "ridge": number(0),

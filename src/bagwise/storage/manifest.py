@@ -7,9 +7,10 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
+from bagwise.checks import anything, record, text
 from bagwise.errors import InputError
 from bagwise.storage.files import write_atomically
-from bagwise.storage.schema import anything, read_json, record, text
+from bagwise.storage.json_file import read_json
 
 MANIFEST = "manifest.json"
 _CONTENT = record({"format": anything, "files": record({}, others=text)})

@@ -18,13 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bagwise.checks import shown
 from bagwise.errors import InputError
 from bagwise.storage.array_files import Arrays, save_arrays
 from bagwise.storage.config import check_config
 from bagwise.storage.files import unfinished, write_atomically
+from bagwise.storage.json_file import read_json as parse
 from bagwise.storage.manifest import MANIFEST, check_manifest, write_manifest
-from bagwise.storage.schema import read_json as parse
-from bagwise.storage.schema import shown
 
 CONFIG = "config.json"
 TENSORS = "model.safetensors"

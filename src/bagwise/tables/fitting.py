@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 import bagwise
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.checks import whole_number
+from bagwise.checks import whole
 from bagwise.errors import InputError
 from bagwise.labels.targets import NumbersAre
 from bagwise.likelihood.splits import Split, splits_of
@@ -54,7 +54,7 @@ from bagwise.tables.sort.table_rows import Asked, rows_in_memory, rows_in_store
 
 MODELS = ("linear", "mlp")
 FEWEST_BAGS = 10  # of which it can be told whether another than a linear model is better
-_SEED = whole_number(0, 2**32 - 1)
+_SEED = whole(0, 2**32 - 1)
 
 
 @alone
@@ -133,7 +133,7 @@ def fit_table(
     """
     started = time.perf_counter()
     _check_model(model)
-    _SEED.check("seed", seed)
+    _SEED(seed, "seed")
     steps = StepByStep(method, engine, dict(method_options or {}), lr, epochs, seed)
     room = None
     if steps.is_asked_for:

@@ -2,8 +2,8 @@
 
 from bagwise.training.callbacks import Callback, JsonLines, TensorBoard
 from bagwise.training.loop import Row, TrainingResult, train
-from bagwise.training.options import TrainingOptions
 from bagwise.training.tally import DivergedError
+from bagwise.training_options import TrainingOptions
 
 __all__ = [
     "Callback",

@@ -20,10 +20,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from bagwise.checks import DEVICE
 from bagwise.data import BagData
 from bagwise.errors import BagwiseError, InputError
 from bagwise.training.batch_norm import SharedBatchNorm
+from bagwise.training.devices import DEVICE
 
 
 class WorkerError(BagwiseError, RuntimeError):
@@ -245,7 +245,7 @@ def launched(device: str = "cpu") -> Iterator[tuple[bool, str]]:
                 "each has its own."
             )
         device = f"cuda:{os.environ['LOCAL_RANK']}"
-        DEVICE.check("device", device)
+        DEVICE(device, "device")
         torch.cuda.set_device(device)
     dist.init_process_group(backend_for(device))
     try:

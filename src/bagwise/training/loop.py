@@ -31,7 +31,6 @@ from bagwise.training.distributed import workers_of
 from bagwise.training.evaluation import measures, totals
 from bagwise.training.memory import instances_that_fit
 from bagwise.training.optimizers import Schedule, new_optimizer, state_layout
-from bagwise.training.options import TrainingOptions
 from bagwise.training.randomness import seeded
 from bagwise.training.requirements import (
     check_arguments,
@@ -44,6 +43,7 @@ from bagwise.training.requirements import (
 )
 from bagwise.training.run_state import RunState, load_run, save_run
 from bagwise.training.tally import Tally, refuse_broken
+from bagwise.training_options import TrainingOptions
 
 Row = dict[str, float]
 

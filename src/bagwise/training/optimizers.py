@@ -8,15 +8,13 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.optim import lr_scheduler
 
 from bagwise.errors import InputError, InputTypeError
-
-if TYPE_CHECKING:
-    from bagwise.training.options import TrainingOptions
+from bagwise.training_options import OPTIMIZERS, OWN_SCHEDULES, SCHEDULES, TrainingOptions
 
 Optimizer = torch.optim.Optimizer
 OptimizerFactory = Callable[[Iterable[torch.nn.Parameter]], Optimizer]
@@ -24,21 +22,6 @@ OptimizerFactory = Callable[[Iterable[torch.nn.Parameter]], Optimizer]
 ScheduleFactory = Callable[[Optimizer], Any]
 """factory(optimizer) makes a schedule of `torch.optim.lr_scheduler`, stepped once an epoch."""
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "sgd": torch.optim.SGD,
-}
-SCHEDULES: dict[str, Callable[..., Any]] = {
-    "cosine": lr_scheduler.CosineAnnealingLR,
-    "exponential": lr_scheduler.ExponentialLR,
-    "linear": lr_scheduler.LinearLR,
-    "multistep": lr_scheduler.MultiStepLR,
-    "plateau": lr_scheduler.ReduceLROnPlateau,
-    "polynomial": lr_scheduler.PolynomialLR,
-    "step": lr_scheduler.StepLR,
-}
-OWN_SCHEDULES = ("constant", "one_cycle")
 _LENGTH = {"cosine": "T_max", "polynomial": "total_iters"}  # the argument that is all epochs
 
 Row = Mapping[str, float]
@@ -67,7 +50,9 @@ def new_optimizer(options: TrainingOptions, parameters: Iterable[torch.nn.Parame
         return made
     given = {"lr": options.lr, "weight_decay": options.weight_decay, **options.optimizer_options}
     with _refused_by_torch("optimizer", options.optimizer):
-        return OPTIMIZERS[options.optimizer](parameters, **given)
+        made = getattr(torch.optim, OPTIMIZERS[options.optimizer])(parameters, **given)
+    assert isinstance(made, Optimizer)
+    return made
 
 
 @contextmanager
@@ -167,7 +152,8 @@ class Schedule:
             return None
         given = {_LENGTH[name]: self._options.epochs} if name in _LENGTH else {}
         with _refused_by_torch("schedule", name):
-            return SCHEDULES[name](self._optimizer, **given | dict(self._options.schedule_options))
+            schedule = getattr(lr_scheduler, SCHEDULES[name])
+            return schedule(self._optimizer, **given | dict(self._options.schedule_options))
 
 
 def one_cycle(done: float) -> float:

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from bagwise.bags.arrays import IntArray
-from bagwise.checks import DEVICE
 from bagwise.data import BagData
 from bagwise.errors import InputError, InputTypeError
 from bagwise.methods import Batch, Method
-from bagwise.training.options import TrainingOptions
+from bagwise.training.devices import DEVICE
+from bagwise.training_options import TrainingOptions
 
 _HOOKS = ("on_train_begin", "on_epoch_end", "on_train_end")
 _OWN = ("epoch", "lr", "seconds", "train_", "val_", "test_")  # how names in a history begin
@@ -46,7 +46,7 @@ def check_arguments(
                 f"callbacks holds a {type(callback).__name__}; a bagwise.training.Callback is "
                 "expected."
             )
-    DEVICE.check("device", device)
+    DEVICE(device, "device")
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("the model has no parameter that requires a gradient: it cannot learn.")
     for name, part in parts.items():

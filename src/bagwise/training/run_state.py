@@ -11,10 +11,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from bagwise.errors import DamagedError, InputError
-from bagwise.methods import Method
-from bagwise.storage.files import remove_leftovers
-from bagwise.storage.schema import (
+from bagwise.checks import (
     any_number,
     anything,
     list_of,
@@ -24,6 +21,9 @@ from bagwise.storage.schema import (
     whole,
     wrong,
 )
+from bagwise.errors import DamagedError, InputError
+from bagwise.methods import Method
+from bagwise.storage.files import remove_leftovers
 from bagwise.training.averaging import set_steps
 from bagwise.training.distributed import Alone
 from bagwise.training.randomness import restore, states

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from bagwise.bags import Bags
-from bagwise.training.options import TrainingOptions
+from bagwise.training_options import TrainingOptions
 
 SMALL = 1000  # rows of a step, below which threads are not worth waiting for each other
 

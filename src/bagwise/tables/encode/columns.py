@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bagwise.checks import Check, flag, list_of, maybe, number, record, text, whole, wrong
 from bagwise.errors import InputError
-from bagwise.storage.schema import Check, flag, list_of, maybe, number, record, text, whole, wrong
 from bagwise.tables.encode.hashing import hashed
 from bagwise.tables.read.notation import DATE_STYLES, STYLES, UNITS, Style, Written
 from bagwise.tables.read.values import category_texts, cleaned, numbers_of
@@ -341,7 +341,7 @@ _OLD: dict[str, Check] = {
     "categories": list_of(text),
     "other": flag,
 }
-_SPREAD = number(0, within=True)
+_SPREAD = number(above=0)
 _LOG = {"centre": number(), "scale": _SPREAD, "mean": number(), "std": _SPREAD}
 _NEW: dict[str, Check] = {
     "shared": whole(0, 1 << 20),

@@ -6,8 +6,7 @@ import math
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
-from bagwise.errors import InputError
-from bagwise.storage.schema import (
+from bagwise.checks import (
     Check,
     any_number,
     anything,
@@ -19,6 +18,7 @@ from bagwise.storage.schema import (
     whole,
     wrong,
 )
+from bagwise.errors import InputError
 from bagwise.tables.model.bag_differences import BagsDiffer
 from bagwise.tables.model.fit_facts import (
     BagSizes,
@@ -142,7 +142,7 @@ def _schema(C: int) -> Check:
         "seed": whole(),
         "ridge": maybe(number(0)),
     }
-    since = {"temperature": number(0, 100, within=True), "bag_effects": maybe(number(0))}
+    since = {"temperature": number(above=0, below=100), "bag_effects": maybe(number(0))}
     held_out = {
         "n_bags": whole(1),
         "n_instances": whole(1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bagwise.checks import whole
 from bagwise.errors import DamagedError, InputError
 from bagwise.storage.array_files import (
     Arrays,
@@ -13,7 +14,6 @@ from bagwise.storage.array_files import (
     shape_of,
     verify,
 )
-from bagwise.storage.schema import whole
 
 EFFECTS = {"effects": "means", "spreads": "spreads", "centres": "centres"}  # and what they are
 

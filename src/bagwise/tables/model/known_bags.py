@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from bagwise.bags import FloatArray, IntArray
+from bagwise.checks import list_of, number, record, text, whole
 from bagwise.errors import DamagedError, InputError
 from bagwise.likelihood import BagEffects
 from bagwise.likelihood.mixing import mean_softmax
@@ -23,7 +24,6 @@ from bagwise.storage.array_files import (
     shape_of,
     verify,
 )
-from bagwise.storage.schema import list_of, number, record, text, whole
 from bagwise.tables.labels.bag_names import plain_name
 
 FORMAT = 1

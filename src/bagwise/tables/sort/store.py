@@ -15,8 +15,8 @@ from typing import Any
 from bagwise.errors import DamagedError, InputError
 from bagwise.memory_size import shown_size
 from bagwise.storage.files import remove, remove_leftovers, write_atomically
+from bagwise.storage.json_file import read_json
 from bagwise.storage.locks import TakenError, hold, only_one
-from bagwise.storage.schema import read_json
 from bagwise.storage.stored_rows import STATE
 
 FORMAT = 1
