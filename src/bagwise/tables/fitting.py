@@ -25,6 +25,7 @@ from bagwise.estimator.defaults import searched
 from bagwise.estimator.parameters import new_method
 from bagwise.labels.targets import NumbersAre
 from bagwise.likelihood.splits import Split, splits_of
+from bagwise.likelihood.temperature import fit_temperature, tempered
 from bagwise.limits import LIMITS, Limits
 from bagwise.memory_size import bytes_of
 from bagwise.progress import WorkProgress
@@ -58,7 +59,7 @@ from bagwise.tables.sort.sorted_table import refuse_what_needs_memory
 from bagwise.tables.sort.store import Store, remove_store
 from bagwise.tables.sort.table_rows import Asked, rows_in_memory, rows_in_store
 from bagwise.training.run_state import OtherRunError
-from bagwise.training.temperature import divide_logits, fit_temperature, tempered
+from bagwise.training.temperature import divide_logits
 
 _SEED = whole_number(0, 2**32 - 1)
 
@@ -235,10 +236,10 @@ def fit_table(
         shares = _shares_of_training(targets.bags, held_out, cross_validated)
         part, ids = targets.bags.select(held_out), targets.ids[held_out]
         tau = None if chosen.tau is None else chosen.tau[held_out]
-        rows_held_out = torch.from_numpy(targets.bags.rows(held_out))
+        log_probs_held_out = log_probs[torch.from_numpy(targets.bags.rows(held_out))].numpy()
         # With bag effects probabilities are means over these, and need no temperature.
-        temperature = 1.0 if bag_effects else fit_temperature(log_probs[rows_held_out], part)
-        own = tempered(log_probs[rows_held_out], temperature)
+        temperature = 1.0 if bag_effects else fit_temperature(log_probs_held_out, part)
+        own = torch.from_numpy(tempered(log_probs_held_out, temperature))
         divide_logits(classifier.model_, temperature)
         classifier.temperature_ *= temperature
         facts = FitFacts(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import torch
 from scipy.special import gammaln, softmax, xlogy
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.likelihood import fit_linear
-from bagwise.training.evaluation import log_likelihoods
+from bagwise.posterior import log_likelihoods
 
 _ENOUGH = 200_000  # instances of bags that tell the overall shares, where counts are not exact
 
@@ -56,6 +55,5 @@ def baseline_log_likelihoods(bags: Bags, shares: FloatArray) -> FloatArray:
         ways = gammaln(bags.sizes + 1) - gammaln(bags.counts + 1).sum(axis=1)
         found: FloatArray = ways + xlogy(bags.counts, least).sum(axis=1)
         return found
-    same = torch.from_numpy(np.log(least)).expand(bags.n_instances, -1)
-    of_bags: FloatArray = log_likelihoods(same, bags).numpy()
-    return of_bags
+    same = np.broadcast_to(np.log(least), (bags.n_instances, len(least)))
+    return log_likelihoods(same, bags)

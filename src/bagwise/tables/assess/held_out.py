@@ -16,11 +16,10 @@ from bagwise.likelihood.bag_effects import bags_differ
 from bagwise.likelihood.mixing import drawn_counts, mean_softmax
 from bagwise.likelihood.objective import log_likelihoods_with_effects
 from bagwise.likelihood.ridge import mean_per_instance
-from bagwise.posterior import bag_posterior
+from bagwise.posterior import bag_posterior, log_likelihoods
 from bagwise.posterior.poisson_binomial import count_intervals, count_probabilities
 from bagwise.tables.assess.baseline import baseline_log_likelihoods
 from bagwise.tables.model.fit_facts import BinOfBags, HeldOutBag, HeldOutFacts, SurprisingBag
-from bagwise.training.evaluation import log_likelihoods
 
 SHOWN_BAGS = 1000
 SURPRISING = 15
@@ -251,8 +250,7 @@ def count_levels(
 def _log_likelihoods(log_probs: torch.Tensor, bags: Bags, tau: FloatArray | None) -> FloatArray:
     """(B,) log P(S|X)."""
     if tau is None:
-        found: FloatArray = log_likelihoods(log_probs, bags).numpy()
-        return found
+        return log_likelihoods(log_probs.numpy(), bags)
     return log_likelihoods_with_effects(log_probs.double().numpy(), bags, tau)
 
 

@@ -12,10 +12,10 @@ from bagwise.bags import Bags, FloatArray
 from bagwise.data import Inputs
 from bagwise.data.inputs import full, take
 from bagwise.data.stored_rows import StoredRows
+from bagwise.likelihood.temperature import tempered
 from bagwise.tables.assess.held_out import SURPRISING, surprising_bags
 from bagwise.tables.model.fit_facts import SurprisingBag
 from bagwise.tables.model.table_model import log_probs_by
-from bagwise.training.temperature import tempered
 
 _ROWS = 1 << 16  # that are predicted at a time; a model's own pieces are a part of them
 _BAG_ROWS = 200_000  # instances of bags that are looked at at a time
@@ -48,6 +48,6 @@ def surprising_in_pieces(
     for index in bags.batches(_BAG_ROWS):
         first, last = int(bags.offsets[index[0]]), int(bags.offsets[index[-1] + 1])
         own = None if tau is None else tau[index]
-        part = tempered(log_probs[first:last], temperature)
+        part = torch.from_numpy(tempered(log_probs[first:last].numpy(), temperature))
         found += surprising_bags(part, bags.select(index), ids[index], own)
     return sorted(found, key=lambda bag: -bag.surprise)[:SURPRISING]

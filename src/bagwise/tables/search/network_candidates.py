@@ -21,6 +21,7 @@ from bagwise.estimator import LLPClassifier
 from bagwise.likelihood.nonlinearity import bags_to_judge_by, bend_scores, may_bend
 from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.likelihood.splits import Split, up_to
+from bagwise.posterior import log_likelihoods
 from bagwise.progress import WorkProgress
 from bagwise.storage.journal import Tensors, Workspace
 from bagwise.tables.assess.baseline import baseline_log_likelihoods, overall_shares
@@ -29,7 +30,6 @@ from bagwise.tables.model.table_model import log_probs_by
 from bagwise.tables.search.candidate import Trial, by_loss
 from bagwise.training import Callback, DivergedError
 from bagwise.training.best import best_index
-from bagwise.training.evaluation import log_likelihoods
 from bagwise.training.ray_cluster import do_all
 
 RATES = {"linear": (1e-3, 3e-3, 1e-2, 3e-2), "mlp": (3e-4, 1e-3, 3e-3)}
@@ -214,7 +214,7 @@ class Search:
         """
         of_bags = np.full(len(self.data.bags), np.nan)
         if log_probs.isfinite().all():
-            of_bags[part] = log_likelihoods(log_probs, self.data.bags.select(part)).numpy()
+            of_bags[part] = log_likelihoods(log_probs.numpy(), self.data.bags.select(part))
         return of_bags
 
     def _best_epoch(self, folds: list[Tensors]) -> tuple[int, FloatArray]:

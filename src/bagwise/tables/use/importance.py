@@ -11,13 +11,13 @@ from scipy.stats import t as student
 from bagwise.bags import Bags, FloatArray
 from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.limits import LIMITS, Limits
+from bagwise.posterior import log_likelihoods
 from bagwise.progress import WorkProgress
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.match.bag_table import encode_rows
 from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.read.source import Paths, Source
 from bagwise.tables.use.counted_rows import Counts, matched_rows
-from bagwise.training.evaluation import log_likelihoods
 
 REPEATS = 5
 
@@ -115,5 +115,4 @@ def _falls(
 
 
 def _of_bags(log_probs: torch.Tensor, bags: Bags) -> FloatArray:
-    found: FloatArray = log_likelihoods(log_probs, bags).numpy()
-    return found
+    return log_likelihoods(log_probs.numpy(), bags)

@@ -254,7 +254,7 @@ def label_table(
                 posterior[rows] = bag_posterior(part, some).weights.numpy()
             else:
                 tau = model.known_bags.effects.tau
-                posterior[rows], effects = posterior_with_effects(part, some, tau)
+                posterior[rows], effects = posterior_with_effects(part.numpy(), some, tau)
                 part = (part + torch.from_numpy(effects[some.bag_of_row])).log_softmax(-1)
             best[rows] = most_probable_labeling(part, some).numpy()
             bar.advance(len(rows))
