@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         view_loss,
     )
     from bagwise.posterior import Posterior, bag_posterior, most_probable_labeling
+    from bagwise.table_model import TableModel, fit, load
     from bagwise.tables import read_bags
     from bagwise.training import train
     from bagwise.training_options import TrainingOptions
@@ -42,13 +43,16 @@ __all__ = [
     "LLPClassifier",
     "Laplace",
     "Posterior",
+    "TableModel",
     "TrainingOptions",
     "bag_posterior",
     "bag_scorer",
     "cc_loss",
     "collate",
     "dllp_loss",
+    "fit",
     "llpfc_loss",
+    "load",
     "most_probable_labeling",
     "ot_loss",
     "pll_loss",
@@ -81,6 +85,7 @@ _ROOMS = {
         "view_loss",
     ),
     "posterior": ("Posterior", "bag_posterior", "most_probable_labeling"),
+    "table_model": ("TableModel", "fit", "load"),
     "tables": ("read_bags",),
     "training": ("train",),
     "training_options": ("TrainingOptions",),

@@ -38,7 +38,8 @@ from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings, Tr
 from bagwise.tables.model.network_room import REMEDY, network_room, there_is_torch
 from bagwise.tables.model.stored_covariance import fit_of, intervals_of
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.read.paths import Paths, columns_of
+from bagwise.tables.read.paths import columns_of
+from bagwise.tables.read.source import Table
 from bagwise.tables.search import linear_candidates as linear
 from bagwise.tables.search.candidate import Trial, choose
 from bagwise.tables.search.linear_in_pieces import (
@@ -59,9 +60,9 @@ _SEED = whole(0, 2**32 - 1)
 
 @alone
 def fit_table(
-    data: Paths,
+    data: Table,
     bag: str | Iterable[str],
-    labels: Paths,
+    labels: Table,
     *,
     features: str | Iterable[str] | None = None,
     exclude: str | Iterable[str] | None = None,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bagwise.tables.read.paths import Paths
+from bagwise.tables.read.source import Table
 
 if TYPE_CHECKING:
     from bagwise.labels.targets import NumbersAre
@@ -24,6 +24,6 @@ class Counts:
     """
 
     key: Sequence[str]
-    labels: Paths
+    labels: Table
     labels_are: NumbersAre = "auto"
     skip_unmatched: bool = False

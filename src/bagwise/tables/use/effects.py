@@ -39,11 +39,15 @@ class Effect:
     unit: str
 
 
-def effects(model: TableModel) -> list[Effect]:
+def effects(model: TableModel, level: float = 0.95) -> list[Effect]:
     """The effect of every encoded column, the surest first.
 
     Coefficients and errors are those of `fit_for_intervals` and `covariance` in
     `bagwise.likelihood`: a weaker ridge than that of the predictions, and bags as what is sampled.
+
+    Args:
+        model: a linear one.
+        level: of the intervals.
     """
     found = model.intervals
     if found is None:
@@ -52,7 +56,7 @@ def effects(model: TableModel) -> list[Effect]:
             "fitted by maximum likelihood has, of up to 2000 coefficients and 20 million cells. "
             "Give its rows with --bag and --labels to see how important each column is."
         )
-    t = found.quantile()
+    t = found.quantile(level)
     weights, (errors, _) = found.fit.weights, found.standard_errors()
     labels = list(enumerate(model.classes))
     if len(labels) == 2:

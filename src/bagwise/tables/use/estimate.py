@@ -17,9 +17,8 @@ from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.match.bag_table import encode_rows
 from bagwise.tables.model.known_bags import KnownBags
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.read.paths import Paths
 from bagwise.tables.read.row_source import RowSource
-from bagwise.tables.read.source import open_rows
+from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.counted_rows import matched_rows
 from bagwise.tables.use.counts import Counts
 from bagwise.wording import in_order
@@ -54,7 +53,7 @@ class GroupShare:
 
 def estimate_shares(
     model: TableModel,
-    data: Paths,
+    data: Table,
     by: Sequence[str],
     counts: Counts | None = None,
     *,

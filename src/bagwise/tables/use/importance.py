@@ -15,8 +15,7 @@ from bagwise.progress import WorkProgress
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.match.bag_table import encode_rows
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.read.paths import Paths
-from bagwise.tables.read.source import open_rows
+from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.counted_rows import matched_rows
 from bagwise.tables.use.counts import Counts
 
@@ -44,7 +43,7 @@ class Importance:
 
 def importances(
     model: TableModel,
-    data: Paths,
+    data: Table,
     counts: Counts,
     *,
     seed: int = 0,

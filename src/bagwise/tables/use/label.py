@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +17,9 @@ from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import match_rows, places
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.read.paths import Paths
-from bagwise.tables.read.source import open_rows
+from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.prediction_file import (
+    Out,
     Written,
     added_columns,
     check_out,
@@ -34,10 +33,10 @@ _CHUNK = 200_000  # instances of bags that are labelled at a time
 
 def label_table(
     model: TableModel,
-    data: Paths,
+    data: Table,
     key: list[str],
-    labels: Paths,
-    out: Path,
+    labels: Table,
+    out: Out,
     *,
     keep: Sequence[str] | None = None,
     labels_are: NumbersAre = "auto",
@@ -117,4 +116,5 @@ def label_table(
         n_rows - len(order),
         rows_found.left_out,
         counts_are=rows_found.counts_are,
+        places=np.sort(order),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,11 +14,11 @@ from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.model.table_model import TableModel
-from bagwise.tables.read.paths import Paths
 from bagwise.tables.read.row_source import RowSource
-from bagwise.tables.read.source import open_rows
+from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.prediction_file import (
+    Out,
     Written,
     added_columns,
     check_out,
@@ -33,14 +32,14 @@ if TYPE_CHECKING:
 
 def predict_table(
     model: TableModel,
-    data: Paths,
-    out: Path,
+    data: Table,
+    out: Out,
     keep: Sequence[str] | None = None,
     progress: bool = False,
     force: bool = False,
     *,
     key: Sequence[str] = (),
-    labels: Paths | None = None,
+    labels: Table | None = None,
     labels_are: NumbersAre = "auto",
     skip_unmatched: bool = False,
     limits: Limits = LIMITS,
@@ -84,7 +83,7 @@ def predict_rows(
     model: TableModel,
     source: RowSource,
     schema: pa.Schema,
-    out: Path,
+    out: Out,
     kept: list[str],
     bag_columns: list[str],
     watch: Callable[[int], None],

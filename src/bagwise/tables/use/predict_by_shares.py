@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.prediction_file import (
+    Out,
     Written,
     added_columns,
     check_out,
@@ -31,7 +31,7 @@ def predict_by_shares(
     model: TableModel,
     source: RowSource,
     counts: Counts,
-    out: Path,
+    out: Out,
     keep: Sequence[str] | None,
     progress: bool,
     force: bool,
@@ -73,4 +73,6 @@ def predict_by_shares(
             copied = batch.select(kept).filter(pa.array(there)) if kept else None
             write(copied, [model.named(p.argmax(-1))], p)
             row += batch.num_rows
-    return Written(len(rows), surprises, len(place) - len(rows), left_out, tau=found.tau)
+    return Written(
+        len(rows), surprises, len(place) - len(rows), left_out, tau=found.tau, places=np.sort(rows)
+    )

@@ -1,4 +1,4 @@
-"""Files of predictions: their columns, and how they are written."""
+"""Where predictions go: to a file, or into memory; their columns, and how they are written."""
 
 from __future__ import annotations
 
@@ -25,6 +25,25 @@ LABEL = "label"
 _KINDS = (".parquet", ".pq", ".csv", ".tsv")
 
 
+class Collected:
+    """Takes the place of a file: the predictions stay in memory.
+
+    Attributes:
+        batches: of rows, in their order.
+    """
+
+    def __init__(self) -> None:
+        self.batches: list[pa.RecordBatch] = []
+
+    @property
+    def table(self) -> pa.Table:
+        """All of them."""
+        return pa.Table.from_batches(self.batches)
+
+
+Out = Path | Collected
+
+
 class Written(NamedTuple):
     """What an output has.
 
@@ -36,6 +55,7 @@ class Written(NamedTuple):
         of_known_bags: rows of bags whose effect the model knows; None for a model without effects.
         tau: with known shares, how far bags differ by more than their rows explain.
         counts_are: how the bags' counts are known where they are not exact; empty where they are.
+        places: of the rows, in the input; None for all of them.
     """
 
     rows: int
@@ -45,6 +65,7 @@ class Written(NamedTuple):
     of_known_bags: int | None = None
     tau: float | None = None
     counts_are: str = ""
+    places: npt.NDArray[np.int64] | None = None
 
 
 def kept_columns(
@@ -69,8 +90,10 @@ def added_columns(classes: Sequence[str]) -> list[str]:
     return [LABEL, *(f"p_{label}" for label in classes)]
 
 
-def check_out(out: Path, inputs: list[Path], classes: Sequence[str], force: bool) -> None:
+def check_out(out: Out, inputs: Sequence[Path], classes: Sequence[str], force: bool) -> None:
     """Refuse an output that cannot be written, or should not be."""
+    if isinstance(out, Collected):
+        return
     if out.suffix.lower() not in _KINDS:
         raise InputError(f"{out} is of an unknown kind; .parquet, .csv or .tsv is expected.")
     if out.is_dir():
@@ -98,21 +121,39 @@ def _as(fields: list[pa.Field], batch: pa.RecordBatch) -> list[pa.Array]:
 
 
 @contextmanager
-def writer_of(out: Path, schema: pa.Schema, kept: list[str], added: Sequence[str]) -> Iterator[Any]:
-    """A function that writes rows; the file is there when the block ends without an error.
+def writer_of(out: Out, schema: pa.Schema, kept: list[str], added: Sequence[str]) -> Iterator[Any]:
+    """A function that writes rows; a file is there when the block ends without an error.
 
     It takes the columns that are copied, those of names, of which `label` is the last, and the
     probabilities.
     """
-    kind = out.suffix.lower()
     types = [schema.field(name) for name in kept]
     names = added.index(LABEL) + 1
     schema = pa.schema(
         [*types, *(pa.field(name, pa.string()) for name in added[:names])]
         + [pa.field(name, pa.float64()) for name in added[names:]]
     )
+
+    def batch_of(
+        copied: pa.RecordBatch | None, names: list[pa.Array], probabilities: npt.NDArray[Any]
+    ) -> pa.RecordBatch:
+        columns = [] if copied is None else _as(types, copied)
+        columns += names
+        columns += [pa.array(np.ascontiguousarray(p)) for p in probabilities.T]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    if isinstance(out, Collected):
+        yield lambda *parts: out.batches.append(batch_of(*parts))
+        return
+    with _file_writer(out, schema, types) as writer:
+        yield lambda *parts: writer.write_batch(batch_of(*parts))
+
+
+@contextmanager
+def _file_writer(out: Path, schema: pa.Schema, copied: list[pa.Field]) -> Iterator[Any]:
+    kind = out.suffix.lower()
     if kind in (".csv", ".tsv"):
-        for field in types:
+        for field in copied:
             if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
                 raise InputError(
                     f"the column {field.name!r} is of type {field.type}, which {kind} cannot hold; "
@@ -124,17 +165,8 @@ def writer_of(out: Path, schema: pa.Schema, kept: list[str], added: Sequence[str
         else:
             options = pcsv.WriteOptions(delimiter="\t" if kind == ".tsv" else ",")
             writer = pcsv.CSVWriter(temporary, schema, write_options=options)
-
-        def write(
-            copied: pa.RecordBatch | None, names: list[pa.Array], probabilities: npt.NDArray[Any]
-        ) -> None:
-            columns = [] if copied is None else _as(types, copied)
-            columns += names
-            columns += [pa.array(np.ascontiguousarray(p)) for p in probabilities.T]
-            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
-
         with writer:
-            yield write
+            yield writer
 
 
 @contextmanager

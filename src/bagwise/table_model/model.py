@@ -1,0 +1,399 @@
+"""A model of a table, as Python has it: predict, label, effects, shares, pictures."""
+
+from __future__ import annotations
+
+import html
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bagwise.errors import InputError
+from bagwise.tables.model.table_model import TableModel as FittedTable
+from bagwise.tables.read.frames import FrameMaker
+from bagwise.tables.read.paths import columns_of
+from bagwise.tables.use.counts import Counts
+from bagwise.tables.use.prediction_file import LABEL, Collected, Written
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from bagwise.labels.kinds import NumbersAre
+    from bagwise.tables.encode.columns import Surprises
+    from bagwise.tables.model.fit_facts import FitFacts
+    from bagwise.tables.read.source import Table
+    from bagwise.tables.use.evaluate import Scores
+
+Names = str | Iterable[str]
+
+
+class TableModel:
+    """A model fitted to a table; `bagwise.fit` makes one, `bagwise.load` reads one.
+
+    Rows may be data frames or paths, as for `bagwise.fit`. What comes back is of the kind that was
+    given, with the index of a pandas frame; for paths it is pandas if that is installed, else
+    polars or pyarrow.
+
+    Attributes:
+        classes: class labels.
+        fitted: what the model is made of, see `bagwise.tables`.
+    """
+
+    def __init__(self, fitted: FittedTable, frames: FrameMaker | None = None) -> None:
+        self.fitted = fitted
+        self._frames = frames or FrameMaker.at_hand()
+
+    @property
+    def classes(self) -> list[str]:
+        """The class labels."""
+        return self.fitted.classes
+
+    @property
+    def facts(self) -> FitFacts:
+        """What the fit found, as data: see `bagwise.tables.model.fit_facts`."""
+        return self.fitted.facts
+
+    # --- predictions
+
+    def predict(self, rows: Table, **known: Any) -> Any:
+        """The most probable class of each row, a series named "label".
+
+        Args:
+            rows: with the model's feature columns.
+            **known: of models with bag effects `bag`, the bag's columns, if they have other names
+                than in the fit; `bag`, `labels` and `labels_are` where these are new rows of bags
+                whose counts or shares are known; `skip_unmatched`.
+        """
+        table, written = self._predicted(rows, **known)
+        return self._like(rows).series(LABEL, table.column(LABEL), written.places)
+
+    def predict_proba(self, rows: Table, **known: Any) -> Any:
+        """The probability of each class, a frame with a column for each.
+
+        Args:
+            rows: with the model's feature columns.
+            **known: see `predict`.
+        """
+        table, written = self._predicted(rows, **known)
+        columns = {label: table.column(f"p_{label}") for label in self.classes}
+        return self._like(rows).frame(columns, written.places)
+
+    def _predicted(
+        self,
+        rows: Table,
+        *,
+        bag: Names | None = None,
+        labels: Table | None = None,
+        labels_are: NumbersAre = "auto",
+        skip_unmatched: bool = False,
+    ) -> tuple[Any, Written]:
+        from bagwise.tables.use.predict import predict_table
+
+        out = Collected()
+        written = predict_table(
+            self.fitted,
+            rows,
+            out,
+            [],
+            key=columns_of(bag),
+            labels=labels,
+            labels_are=labels_are,
+            skip_unmatched=skip_unmatched,
+        )
+        _warn_of(written.surprises)
+        return out.table, written
+
+    def label(
+        self,
+        rows: Table,
+        labels: Table,
+        *,
+        bag: Names | None = None,
+        labels_are: NumbersAre = "auto",
+        row_labels: str | None = None,
+        skip_unmatched: bool = False,
+    ) -> Any:
+        """Labels for rows of bags whose counts are known, a frame.
+
+        It has `label`, the most probable labeling of each bag with exactly its counts,
+        `most_probable`, each row's likeliest class by itself, and `p_...`, the probability of each
+        class given the counts.
+
+        Args:
+            rows: the rows that were counted.
+            labels: see `bagwise.fit`, also for the others.
+            bag: the bag's columns; those of the fit if not given.
+            labels_are: what the numbers in `labels` are.
+            row_labels: a column with labels of some rows, which are kept.
+            skip_unmatched: leave out bags that only one of the tables has.
+        """
+        from bagwise.tables.use.label import label_table
+
+        out = Collected()
+        written = label_table(
+            self.fitted,
+            rows,
+            self._bag(bag),
+            labels,
+            out,
+            keep=[],
+            labels_are=labels_are,
+            row_labels=row_labels,
+            skip_unmatched=skip_unmatched,
+        )
+        _warn_of(written.surprises)
+        table = out.table
+        columns = {name: table.column(name) for name in table.column_names}
+        return self._like(rows).frame(columns, written.places)
+
+    def evaluate(self, rows: Table, target: str) -> Scores:
+        """How good predictions are for rows whose labels are known.
+
+        Args:
+            rows: with the model's feature columns.
+            target: the column with the true label.
+        """
+        from bagwise.tables.use.evaluate import evaluate_table
+
+        scores = evaluate_table(self.fitted, rows, target)
+        _warn_of(scores.surprises)
+        return scores
+
+    # --- what was learned
+
+    def effects(self) -> Any:
+        """The effect of each column on the log-odds of a class, a frame, the surest first.
+
+        `effect`, `low` and `high` are for one standard deviation of the column, or for a category;
+        `per_unit`, `per_unit_low` and `per_unit_high` for one unit. For two classes they are on the
+        log-odds of the second; for more, of each class against the mean of all.
+        """
+        from bagwise.tables.use.effects import effects
+
+        found = effects(self.fitted)
+        columns: dict[str, list[Any]] = {
+            "column": [e.column for e in found],
+            "class": [e.label for e in found],
+            "effect": [e.effect for e in found],
+            "standard_error": [e.error for e in found],
+            "low": [e.low for e in found],
+            "high": [e.high for e in found],
+        }
+        for place, name in enumerate(("per_unit", "per_unit_low", "per_unit_high")):
+            columns[name] = [e.per_unit[place] for e in found]
+        return self._frames.frame({**columns, "unit": [e.unit for e in found]})
+
+    def conf_int(self, level: float = 0.95) -> Any:
+        """Interval of each effect, a frame with `column`, `class`, `low` and `high`."""
+        from bagwise.tables.use.effects import effects
+
+        found = effects(self.fitted, level)
+        return self._frames.frame(
+            {
+                "column": [e.column for e in found],
+                "class": [e.label for e in found],
+                "low": [e.low for e in found],
+                "high": [e.high for e in found],
+            }
+        )
+
+    def importance(
+        self,
+        rows: Table,
+        labels: Table,
+        *,
+        bag: Names | None = None,
+        labels_are: NumbersAre = "auto",
+        skip_unmatched: bool = False,
+        seed: int = 0,
+    ) -> Any:
+        """How much less likely the counts become when a column is shuffled, a frame.
+
+        `fall` is the fall of the log-likelihood per row, with its 95% interval over bags.
+
+        Args:
+            rows: rows in bags whose counts are known.
+            labels: see `bagwise.fit`, also for the others.
+            bag: the bag's columns; those of the fit if not given.
+            labels_are: what the numbers in `labels` are.
+            skip_unmatched: leave out bags that only one of the tables has.
+            seed: random seed.
+        """
+        from bagwise.tables.use.importance import importances
+
+        counts = Counts(self._bag(bag), labels, labels_are, skip_unmatched)
+        found = importances(self.fitted, rows, counts, seed=seed)
+        names = ("column", "fall", "error", "low", "high")
+        columns = {name: [getattr(i, name) for i in found] for name in names}
+        columns["standard_error"] = columns.pop("error")
+        order = ("column", "fall", "standard_error", "low", "high")
+        return self._like(rows, all_rows=False).frame({name: columns[name] for name in order})
+
+    def estimate(
+        self,
+        rows: Table,
+        by: Names,
+        *,
+        labels: Table | None = None,
+        bag: Names | None = None,
+        labels_are: NumbersAre = "auto",
+        skip_unmatched: bool = False,
+    ) -> Any:
+        """The share of each class in groups of rows, a frame with 95% intervals.
+
+        Args:
+            rows: with the model's feature columns and those of `by`.
+            by: columns whose values make the groups.
+            labels: counts of the rows' bags; `least` and `most`, the bounds that follow from these
+                alone, are then given, too.
+            bag: the bag's columns; those of the fit if not given.
+            labels_are: what the numbers in `labels` are.
+            skip_unmatched: leave out bags that only one of the tables has.
+        """
+        from bagwise.tables.encode.columns import Surprises
+        from bagwise.tables.use.estimate import estimate_shares
+
+        names, surprises, counts = columns_of(by), Surprises(), None
+        if labels is not None:
+            counts = Counts(self._bag(bag), labels, labels_are, skip_unmatched)
+        found = estimate_shares(
+            self.fitted, rows, names, counts, bag=columns_of(bag), surprises=surprises
+        )
+        _warn_of(surprises)
+        columns: dict[str, list[Any]] = {
+            name: [share.group[place] for share in found] for place, name in enumerate(names)
+        }
+        columns["class"] = [share.label for share in found]
+        columns["rows"] = [share.rows for share in found]
+        columns["share"] = [share.share for share in found]
+        ends = {"interval": ("low", "high"), "bounds": ("least", "most")}
+        for field, ends_of in ends.items():
+            if getattr(found[0], field) is not None:
+                for place, name in enumerate(ends_of):
+                    columns[name] = [getattr(share, field)[place] for share in found]
+        return self._like(rows, all_rows=False).frame(columns)
+
+    # --- for people
+
+    def summary(self) -> Summary:
+        """What was learned from, what was chosen, and how far to trust it."""
+        facts = self.facts
+        data, settings = facts.data, facts.settings
+        lines = [
+            f"{data.rows_used:,} rows in {data.n_bags:,} bags, {data.n_features} features",
+            f"Model: {settings.in_words()}",
+            "",
+            f"{'class':<20} {'share':>8} {'error':>8} {'correlation':>12}",
+            *(f"{n[:20]:<20} {s:>8} {e:>8} {r:>12}" for n, s, e, r in facts.by_class()),
+            "",
+            facts.verdict(),
+        ]
+        return Summary("\n".join(lines))
+
+    def report(self, path: str | Path) -> None:
+        """Write an HTML page about the model.
+
+        Args:
+            path: of the page.
+        """
+        from bagwise.reports.model_page import model_report
+        from bagwise.storage.files import write_atomically
+
+        write_atomically(Path(path), model_report(self.fitted, "fit.json").encode())
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model's folder, in one step."""
+        self.fitted.save(Path(folder))
+
+    def __repr__(self) -> str:
+        classes = ", ".join(self.classes[:4]) + (", ..." if len(self.classes) > 4 else "")
+        try:
+            facts = self.facts
+        except InputError:  # of a damaged fit.json
+            return f"TableModel({classes})"
+        return (
+            f"TableModel({facts.settings.model}, {len(self.classes)} classes ({classes}), "
+            f"{facts.data.rows_used:,} rows in {facts.data.n_bags:,} bags)"
+        )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: verdict, held-out bags, effects."""
+        facts = self.facts
+        parts = [
+            f"<p><b>{html.escape(repr(self))}</b></p>",
+            f"<p>{html.escape(facts.verdict())}</p>",
+        ]
+        head = ("class", "overall share", "mean difference", "correlation")
+        parts.append(_html_table(head, facts.by_class()))
+        if self.fitted.of_intervals:
+            from bagwise.tables.use.effects import effects
+
+            rows = [
+                [e.column, e.label, f"{e.effect:+.2f}", f"{e.low:+.2f} to {e.high:+.2f}"]
+                for e in effects(self.fitted)[:8]
+            ]
+            parts.append(_html_table(("column", "class", "effect", "95% interval"), rows))
+        return "".join(parts)
+
+    # --- pictures
+
+    def plot_effects(self, label: str | None = None, axes: Axes | None = None) -> Axes:
+        """Draw the effect of each column on the log-odds of a class, with its 95% interval."""
+        from bagwise.reports.plots import draw_effects
+        from bagwise.tables.use.effects import effects
+
+        return draw_effects(effects(self.fitted), label or self.classes[-1], axes)
+
+    def plot_shares(self, rows: Table, by: Names, label: str | None = None, **known: Any) -> Axes:
+        """Draw the share of a class in groups of rows, with 95% intervals; see `estimate`."""
+        from bagwise.reports.plots import draw_shares
+        from bagwise.tables.use.estimate import estimate_shares
+
+        axes, labels = known.pop("axes", None), known.pop("labels", None)
+        counts, bag = None, columns_of(known.pop("bag", None))
+        if labels is not None:
+            counts = Counts(bag or self._bag(None), labels, **known)
+        found = estimate_shares(self.fitted, rows, columns_of(by), counts, bag=bag)
+        return draw_shares(found, label or self.classes[-1], columns_of(by), axes)
+
+    def plot_calibration(self, label: str | None = None, axes: Axes | None = None) -> Axes:
+        """Draw mean true against mean predicted proportions of held-out bags."""
+        from bagwise.reports.plots import draw_calibration
+
+        return draw_calibration(self.facts, label or self.classes[-1], axes)
+
+    def plot_held_out(self, label: str | None = None, axes: Axes | None = None) -> Axes:
+        """Draw true against predicted proportions, a point for each held-out bag."""
+        from bagwise.reports.plots import draw_held_out
+
+        return draw_held_out(self.facts, label or self.classes[-1], axes)
+
+    # --- helpers
+
+    def _bag(self, bag: Names | None) -> Sequence[str]:
+        """The bag's columns, those of the fit if they are not given."""
+        return columns_of(bag) or list(self.facts.data.bag_columns)
+
+    def _like(self, rows: Table, all_rows: bool = True) -> FrameMaker:
+        found = FrameMaker.like(rows)
+        return found if all_rows else FrameMaker(found.kind)
+
+
+class Summary(str):
+    """Text that a prompt shows as it is."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _warn_of(surprises: Surprises) -> None:
+    for line in surprises.lines():
+        warnings.warn(line, UserWarning, stacklevel=3)
+
+
+def _html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in header)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

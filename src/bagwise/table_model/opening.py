@@ -1,0 +1,104 @@
+"""How a model of a table is made: fitted to frames or files, or read from its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bagwise.table_model.model import Names, TableModel
+from bagwise.tables.model.table_model import TableModel as FittedTable
+from bagwise.tables.read.frames import FrameMaker
+
+if TYPE_CHECKING:
+    from bagwise.labels.kinds import NumbersAre
+    from bagwise.tables.encode.learn_columns import Ordered
+    from bagwise.tables.read.source import Table
+
+
+def fit(
+    rows: Table,
+    bag: Names,
+    labels: Table,
+    *,
+    labels_are: NumbersAre = "auto",
+    classes: Names | None = None,
+    row_labels: str | None = None,
+    features: Names | None = None,
+    exclude: Names | None = None,
+    categorical: Names | None = None,
+    ordered: Names | Ordered | None = None,
+    skip_unmatched: bool = False,
+    model: str = "auto",
+    bag_effects: bool = False,
+    seed: int = 0,
+    out: str | Path | None = None,
+    memory: str | int | None = None,
+    progress: bool = True,
+    **training: Any,
+) -> TableModel:
+    r"""Learn to classify the rows of a table from the label counts or proportions of their bags.
+
+    Args:
+        rows: the table: a data frame (pandas, polars, pyarrow or anything else that speaks Arrow),
+            or CSV, TSV and Parquet files: a path, a folder, a pattern or a list of these.
+        bag: the column that says which bag a row is in; several where it takes several.
+        labels: what is known of each bag: a frame or a file with the bag's columns and a column of
+            counts or proportions for each class; or with the bag, a class and a number in each row.
+            The bag's columns may be the index of a pandas frame.
+        labels_are: what the numbers are: "counts", "proportions", "relative" (counts of another
+            total), or how they are known where they are not exact: `bagwise.Laplace(4)`, "ranges",
+            "rounded", "sample". "auto" tells counts from proportions.
+        classes: class columns of `labels`; all but the bag's if not given.
+        row_labels: a column with the labels of some rows, empty where they are not known.
+        features: the columns to learn from; all but the bag's if not given.
+        exclude: columns not to learn from.
+        categorical: columns of numbers that are categories.
+        ordered: columns of ordered categories: {"size": ["S", "M", "L"]}.
+        skip_unmatched: leave out bags that only one of the tables has; otherwise they are an error.
+        model: "linear", "mlp", or "auto", the better one on held-out bags.
+        bag_effects: give each bag an intercept of its own (linear model).
+        seed: random seed.
+        out: a folder in which the model is saved; an interrupted fit resumes from there.
+        memory: for files larger than memory, how much of it may be used: "2GB".
+        progress: show progress bars, on a terminal or in a notebook.
+        **training: how models are trained step by step: `method`, `engine`, `method_options`, `lr`,
+            `epochs`; and `store`, a folder for the rows where `memory` is given.
+
+    >>> import pyarrow as pa
+    >>> rows = pa.table({"ward": ["A", "A", "B", "B"] * 3, "age": [20, 60, 30, 35] * 3})
+    >>> counts = pa.table({"ward": ["A", "B"], "no": [3, 6], "yes": [3, 0]})
+    >>> model = fit(rows, bag="ward", labels=counts, model="linear", progress=False)
+    >>> model.classes
+    ['no', 'yes']
+    >>> model.predict(pa.table({"age": [33, 58]})).to_pylist()
+    ['no', 'yes']
+    """
+    from bagwise.tables.fitting import fit_table
+
+    place = None if out is None else Path(out)
+    found = fit_table(
+        rows,
+        bag,
+        labels,
+        labels_are=labels_are,
+        classes=classes,
+        row_labels=row_labels,
+        features=features,
+        exclude=exclude,
+        categorical=categorical,
+        ordered=ordered,
+        skip_unmatched=skip_unmatched,
+        model=model,
+        bag_effects=bag_effects,
+        seed=seed,
+        out=place,
+        memory=memory,
+        progress=progress,
+        **training,
+    )
+    return TableModel(found, FrameMaker(FrameMaker.like(rows).kind))
+
+
+def load(folder: str | Path) -> TableModel:
+    """A model that `fit` or `TableModel.save` has written."""
+    return TableModel(FittedTable.load(Path(folder)))
