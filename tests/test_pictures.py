@@ -193,7 +193,7 @@ def test_the_report_has_effects_importances_and_shares(made: Path, tmp_path: Pat
         assert "<t0>" not in page
         for part in (
             "600 rows in 40 bags of 15 rows",
-            "each of the 3 classes was known for each bag, but no row&#39;s own label",
+            "each of the 3 classes was known for each bag, but no row's own label",
             "Shares by town",
             "Importance of each column",
             "Calibration: ",

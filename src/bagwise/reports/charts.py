@@ -73,6 +73,7 @@ def _panel(title: str, xlabel: str, ylabel: str) -> tuple[Figure, Any]:
     axes.set_xlabel(xlabel, fontsize=LABEL)
     axes.set_ylabel(ylabel, fontsize=LABEL)
     axes.tick_params(labelsize=TICK)
+    axes.set_axisbelow(True)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes

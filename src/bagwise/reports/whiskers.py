@@ -119,8 +119,9 @@ def _whiskers(
         axes.set_visible(False)
     for axes, (title, of_panel) in zip(grid.flat, panels.items(), strict=False):
         _draw(axes, of_panel)
-        width = 34 if across == 1 else 30
-        axes.set_title(wrapped(title, width), fontsize=TITLE, parse_math=False)
+        axes.set_title(wrapped(title, 34 if across == 1 else 30), fontsize=TITLE, parse_math=False)
+        if across == 1:
+            axes.title.set(x=1, ha="right")  # there is room above the names of the lines
         axes.xaxis.set_major_locator(MaxNLocator(5 if across == 1 else 4))
         if limits:
             axes.set_xlim(*limits)
