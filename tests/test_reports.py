@@ -129,27 +129,28 @@ def test_pages_are_whole_and_lead_nowhere(pages: dict[str, Path], name: str) -> 
     assert "default-src 'none'" in text
     assert 'name="viewport"' in text
     assert "@media print" in text
+    assert "prefers-color-scheme: dark" in text
     assert all(alt.strip() for alt in re.findall(r'<img alt="([^"]*)"', text))
 
 
 def test_the_model_report_says_what_it_should(pages: dict[str, Path]) -> None:
     text = pages["model"].read_text()
     for part in (
-        "In short",
+        "Summary",
         "Learning curves",
-        "Predicted and true proportions of held-out bags",
+        "Predicted and true shares of held-out bags",
         "Calibration on held-out bags",
         "Bag sizes",
-        "The most surprising bags",
-        "bagwise fit &#x27;&lt;rows&gt;.csv&#x27;",
+        "Most surprising bags",
+        "bagwise fit &#39;&lt;rows&gt;.csv&#39;",
         "$a$ &amp; &lt;i&gt;",
         "&lt;b&gt;x&lt;/b&gt;",
         "The model has learnt something",
     ):
         assert part in text
     assert "<b>x</b>" not in text
-    assert text.count("<img") == 4
-    surprising = text[text.index("The most surprising bags") :]
+    assert text.count("<img") == 5  # shares and calibration of one class, two curves, bag sizes
+    surprising = text[text.index("Most surprising bags") :]
     assert re.search(r"&lt;w\d+&gt;", surprising).group() == "&lt;w9&gt;"  # type: ignore[union-attr]
 
 

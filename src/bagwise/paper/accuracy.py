@@ -7,7 +7,6 @@ import importlib.resources
 import io
 from dataclasses import dataclass
 from functools import lru_cache
-from html import escape
 
 import numpy as np
 from scipy.stats import ttest_rel
@@ -289,8 +288,6 @@ def grid(block: Block, style: str, paper: bool = False) -> list[list[str]]:
         else:
             cells = [_shown(block, row, K, style, paper) for K in columns]
         rows.append([block.title(row), *cells])
-    if style == "html":  # names come from files
-        rows = [[escape(first), *cells] for first, *cells in rows]
     if paper and any(paper_best(block.dataset, block.model, K) for K in columns):
         rows.append(["paper's best", *(_paper_best(block, K, style) for K in columns)])
     return rows
@@ -340,9 +337,7 @@ def _shown(block: Block, row: str, K: int, style: str, paper: bool) -> str:
     text = f"{cell.mean:.1f}" + (f" {pm} {cell.std:.1f}" if len(cell.accuracies) > 1 else "")
     if cell.engine not in ("exact", "-"):
         shown = cell.engine[0] if cell.engine in ENGINE_LETTERS else cell.engine
-        if style in ("latex", "html"):
-            shown = _latex(shown) if style == "latex" else escape(shown)
-        text += {"latex": r"^{\mathrm{%s}}"}.get(style, " %s") % shown
+        text += rf"^{{\mathrm{{{_latex(shown)}}}}}" if style == "latex" else f" {shown}"
     mark, best = block.mark(row, K), block.is_best(row, K)
     if style == "latex":
         mark = {"●": r"\bullet", "○": r"\circ", "": ""}[mark]
@@ -350,7 +345,7 @@ def _shown(block: Block, row: str, K: int, style: str, paper: bool) -> str:
     else:
         text += f" {mark}" if mark else ""
         if best:
-            text = {"markdown": f"**{text}**", "html": f"<b>{text}</b>"}.get(style, f"*{text}")
+            text = f"**{text}**" if style == "markdown" else f"*{text}"
     if paper:
         known = paper_results().get((block.dataset, block.model, cell.method, K))
         text += f" ({known[0]:.1f})" if known else " (NA)"

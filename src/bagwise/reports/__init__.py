@@ -3,6 +3,7 @@
 from bagwise.extras import require
 
 require("matplotlib", "plots")
+require("jinja2", "plots")
 
 from bagwise.reports.model_page import Answers, model_report  # noqa: E402
 from bagwise.reports.sweep_page import sweep_report  # noqa: E402

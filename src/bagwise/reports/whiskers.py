@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from bagwise.reports.charts import BLUE, GREY, MOST_CLASSES
+from bagwise.reports.charts import BLUE, GREY, LABEL, TICK, TITLE
 from bagwise.tables.use.effects import Effect
 from bagwise.tables.use.estimate import GroupShare
 from bagwise.tables.use.importance import Importance
 from bagwise.wording import in_order, one_line, wrapped
 
+MOST_CLASSES = 12
 MOST_LINES = 60
 
 _BAND, _EDGE = "#f9ecd3", "#e3bd7a"
@@ -34,24 +35,38 @@ class Line:
     band: tuple[float, float] | None = None
 
 
-def effects_chart(effects: Sequence[Effect]) -> Figure:
-    """The effect of each column with its interval, a panel for each class but of two classes."""
+def effects_charts(effects: Sequence[Effect]) -> dict[str, Figure]:
+    """The effect of each column with its interval, a figure for each class, all on one scale."""
     labels = sorted({effect.label for effect in effects}, key=in_order)[:MOST_CLASSES]
     columns = list(dict.fromkeys(effect.column for effect in effects))[:MOST_LINES]
     found = {(effect.label, effect.column): effect for effect in effects}
-    panels = {}
+    drawn = [found[label, column] for label in labels for column in columns]
+    ends = [end for e in drawn for end in (e.low, e.high) if isfinite(end)]
+    low, high = min(0, *ends), max(0, *ends)
+    space = 0.04 * (high - low)
+    figures = {}
     for label in labels:
         of_class = [found[label, column] for column in columns]
-        panels[label] = [Line(e.column, e.effect, (e.low, e.high)) for e in of_class]
-    title = "effect on the log-odds of {}" if len(labels) == 1 else "{}"
-    return _whiskers(panels, title, "effect of one standard deviation, or of the value", zero=True)
+        panel = {
+            f"effect on the log-odds of {label}": [
+                Line(e.column, e.effect, (e.low, e.high)) for e in of_class
+            ]
+        }
+        xlabel = "effect of one standard deviation, or of the value"
+        figures[label] = _whiskers(panel, xlabel, limits=(low - space, high + space))
+    return figures
 
 
 def importance_chart(importances: Sequence[Importance]) -> Figure:
     """The importance of each column with its interval."""
     lines = [Line(i.column, i.fall, (i.low, i.high)) for i in importances[:MOST_LINES]]
-    label = "fall of the log-likelihood per row when the column is shuffled"
-    return _whiskers({"": lines}, "{}", label, zero=True)
+    return _whiskers({"": lines}, "drop in log-likelihood per row when the column is shuffled")
+
+
+def shares_charts(shares: Sequence[GroupShare], by: Sequence[str]) -> dict[str, Figure]:
+    """The share of a class in each group, as in `shares_chart`, a figure for each class."""
+    panels = _share_panels(shares)
+    return {name: _shares_figure({name: lines}, by) for name, lines in panels.items()}
 
 
 def shares_chart(shares: Sequence[GroupShare], by: Sequence[str]) -> Figure:
@@ -59,19 +74,7 @@ def shares_chart(shares: Sequence[GroupShare], by: Sequence[str]) -> Figure:
 
     Of two classes the second alone; of many groups the largest.
     """
-    labels = list(dict.fromkeys(share.label for share in shares))
-    labels = labels[1:] if len(labels) == 2 else labels[:MOST_CLASSES]
-    kept = largest_groups(shares)
-    panels = {
-        label: [
-            Line(", ".join(s.group), s.share, s.interval, s.bounds)
-            for s in shares
-            if s.label == label and s.group in kept
-        ]
-        for label in labels
-    }
-    xlabel = f"share, by {one_line(', '.join(by), 60)}"
-    return _whiskers(panels, "share of {}", xlabel, percent=True, bar="95 % interval")
+    return _shares_figure(_share_panels(shares), by)
 
 
 def largest_groups(shares: Sequence[GroupShare]) -> set[tuple[str, ...]]:
@@ -80,52 +83,66 @@ def largest_groups(shares: Sequence[GroupShare]) -> set[tuple[str, ...]]:
     return set(sorted(rows, key=lambda group: -rows[group])[:MOST_LINES])
 
 
+def _share_panels(shares: Sequence[GroupShare]) -> dict[str, list[Line]]:
+    labels = list(dict.fromkeys(share.label for share in shares))
+    labels = labels[1:] if len(labels) == 2 else labels[:MOST_CLASSES]
+    kept = largest_groups(shares)
+    return {
+        f"share of {label}": [
+            Line(", ".join(s.group), s.share, s.interval, s.bounds)
+            for s in shares
+            if s.label == label and s.group in kept
+        ]
+        for label in labels
+    }
+
+
+def _shares_figure(panels: dict[str, list[Line]], by: Sequence[str]) -> Figure:
+    xlabel = f"share of the rows, by {one_line(', '.join(by), 60)}"
+    return _whiskers(panels, xlabel, limits=(-0.02, 1.02), percent=True)
+
+
 def _whiskers(
     panels: dict[str, list[Line]],
-    title: str,
     xlabel: str,
-    zero: bool = False,
+    limits: tuple[float, float] | None = None,
     percent: bool = False,
-    bar: str = "95 % interval",
 ) -> Figure:
-    """Points with bars, a line for each, below each other; panels beside each other."""
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
+    """Points with bars, a line for each, below each other; panels, by title, beside each other."""
     across = min(len(panels), 3)
     down = -(-len(panels) // across)
     lines = max(map(len, panels.values()))
-    size = (7.4 if across == 1 else 2.0 + 2.9 * across, (1.2 + 0.21 * lines) * down)
-    figure, grid = plt.subplots(
-        down, across, figsize=size, squeeze=False, sharex=True, sharey=True, layout="constrained"
-    )
+    size = (5.0 if across == 1 else 2.0 + 2.9 * across, (1.2 + 0.21 * lines) * down)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     for axes in list(grid.flat)[len(panels) :]:
         axes.set_visible(False)
-    for axes, (name, of_panel) in zip(grid.flat, panels.items(), strict=False):
+    for axes, (title, of_panel) in zip(grid.flat, panels.items(), strict=False):
         _draw(axes, of_panel)
-        if name:
-            text = wrapped(title.format(name), 60 if across == 1 else 30)
-            axes.set_title(text, fontsize=9, parse_math=False)
-        axes.xaxis.set_major_locator(MaxNLocator(6 if across == 1 else 4))
-        if zero:
-            axes.axvline(0, color=GREY, linewidth=0.8, zorder=0)
+        axes.set_title(wrapped(title, 34 if across == 1 else 30), fontsize=TITLE, parse_math=False)
+        if across == 1:
+            axes.title.set(x=1, ha="right")  # there is room above the names of the lines
+        axes.xaxis.set_major_locator(MaxNLocator(5 if across == 1 else 4))
+        if limits:
+            axes.set_xlim(*limits)
         if percent:
-            axes.set_xlim(0, 1)
-            axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
-        axes.tick_params(axis="x", labelsize=8, labelbottom=True)
-    handles = _legend(panels, bar)
-    if handles:
+            axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
+            axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+        else:
+            axes.axvline(0, color=GREY, linewidth=0.8, zorder=0)
+        axes.tick_params(axis="x", labelsize=TICK, labelbottom=True)
+    if handles := _legend(panels):
         figure.legend(
-            handles=handles, loc="outside upper right", fontsize=8, ncols=2, frameon=False
+            handles=handles, loc="outside upper right", fontsize=TICK, ncols=2, frameon=False
         )
-    figure.supxlabel(xlabel, fontsize=9, parse_math=False)
+    figure.supxlabel(xlabel, fontsize=LABEL, parse_math=False)
     return figure
 
 
-def _legend(panels: dict[str, list[Line]], name: str) -> list[Any]:
+def _legend(panels: dict[str, list[Line]]) -> list[Any]:
     """What bars and bands are, where there are any."""
     lines = [line for of_panel in panels.values() for line in of_panel]
-    bar = Line2D([], [], color=BLUE, linewidth=1.6, marker="o", markersize=4, label=name)
+    bar = Line2D([], [], color=BLUE, linewidth=1.6, marker="o", markersize=4, label="95% interval")
     band = Patch(facecolor=_BAND, edgecolor=_EDGE, label="possible by the counts alone")
     shown = ((bar, [line.bar for line in lines]), (band, [line.band for line in lines]))
     return [handle for handle, of_lines in shown if any(of_lines)]
@@ -143,6 +160,7 @@ def _draw(axes: Any, lines: Sequence[Line]) -> None:
             axes.hlines(place, *line.bar, color=BLUE, linewidth=1.6, zorder=2)
     axes.scatter([line.value for line in lines], range(len(lines)), s=16, color=BLUE, zorder=3)
     names = [one_line(line.label, _LETTERS) for line in lines]
-    axes.set_yticks(range(len(lines)), names, fontsize=8, parse_math=False)
+    axes.set_yticks(range(len(lines)), names, fontsize=TICK, parse_math=False)
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.grid(alpha=0.3, axis="x")
+    axes.spines[["top", "right"]].set_visible(False)
