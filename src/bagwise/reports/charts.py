@@ -20,14 +20,20 @@ def proportions(c: int, name: str, bags: Sequence[HeldOutBag], true: str = "true
     """Predicted against true proportion of class `c` in each held-out bag; `true` is what the
     latter is called.
     """
+    figure, axes = _panel()
+    draw_proportions(axes, name, c, bags, true)
+    return figure
+
+
+def draw_proportions(axes: Any, name: str, c: int, bags: Sequence[HeldOutBag], true: str) -> None:
+    """The same on axes."""
     known = [(bag, share) for bag in bags if (share := bag.true[c]) is not None]
     largest = max((bag.size for bag, _ in known), default=1)
     x, y = [bag.predicted[c] for bag, _ in known], [share for _, share in known]
     area = [6 + 34 * (bag.size / largest) ** 0.5 for bag, _ in known]
-    figure, axes = _panel(name, "predicted share of the bag", f"{true} share of the bag")
+    _set_up(axes, name, "predicted share of the bag", f"{true} share of the bag")
     axes.scatter(x, y, s=area, color=BLUE, alpha=0.55, linewidths=0)
     _diagonal(axes, max([*x, *y], default=1.0), true)
-    return figure
 
 
 def calibration(name: str, bins: Sequence[BinOfBags], true: str = "true") -> Figure:
@@ -35,18 +41,25 @@ def calibration(name: str, bins: Sequence[BinOfBags], true: str = "true") -> Fig
 
     Bars reach two standard errors to either side.
     """
+    figure, axes = _panel()
+    draw_bins(axes, name, bins, true)
+    return figure
+
+
+def draw_bins(axes: Any, name: str, bins: Sequence[BinOfBags], true: str) -> None:
+    """The same on axes."""
     x, y = [group.predicted for group in bins], [group.true for group in bins]
     errors = [0.0 if group.error is None else 2 * group.error for group in bins]
-    figure, axes = _panel(name, "predicted share, group mean", f"{true} share, group mean")
+    _set_up(axes, name, "predicted share, group mean", f"{true} share, group mean")
     axes.errorbar(x, y, errors, color=BLUE, fmt="o", markersize=4, elinewidth=1.2)
     tops = [middle + error for middle, error in zip(y, errors, strict=True)]
     _diagonal(axes, max([*x, *tops], default=1.0), true)
-    return figure
 
 
 def learning_curve(title: str, points: Sequence[tuple[float, float]], ylabel: str) -> Figure:
     """A loss by epoch."""
-    figure, axes = _panel(title, "epoch", ylabel)
+    figure, axes = _panel()
+    _set_up(axes, title, "epoch", ylabel)
     axes.plot(*zip(*points, strict=True), color=BLUE, marker="o", markersize=2.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
@@ -54,7 +67,8 @@ def learning_curve(title: str, points: Sequence[tuple[float, float]], ylabel: st
 
 def bag_sizes(histogram: Histogram) -> Figure:
     """How many bags there are of which size."""
-    figure, axes = _panel("", "rows in a bag", "bags")
+    figure, axes = _panel()
+    _set_up(axes, "", "rows in a bag", "bags")
     edges = histogram.edges
     widths = [b - a for a, b in pairwise(edges)]
     axes.bar(edges[:-1], histogram.counts, widths, align="edge", color=BLUE, edgecolor="white")
@@ -66,9 +80,12 @@ def bag_sizes(histogram: Histogram) -> Figure:
     return figure
 
 
-def _panel(title: str, xlabel: str, ylabel: str) -> tuple[Figure, Any]:
+def _panel() -> tuple[Figure, Any]:
     figure = Figure(figsize=(3.6, 3.4), layout="constrained")
-    axes: Any = figure.subplots()
+    return figure, figure.subplots()
+
+
+def _set_up(axes: Any, title: str, xlabel: str, ylabel: str) -> None:
     axes.set_title(wrapped(title, 34), fontsize=TITLE, parse_math=False)
     axes.set_xlabel(xlabel, fontsize=LABEL)
     axes.set_ylabel(ylabel, fontsize=LABEL)
@@ -76,7 +93,6 @@ def _panel(title: str, xlabel: str, ylabel: str) -> tuple[Figure, Any]:
     axes.set_axisbelow(True)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
 
 
 def _diagonal(axes: Any, top: float, true: str) -> None:

@@ -118,8 +118,7 @@ def _whiskers(
     for axes in list(grid.flat)[len(panels) :]:
         axes.set_visible(False)
     for axes, (title, of_panel) in zip(grid.flat, panels.items(), strict=False):
-        _draw(axes, of_panel)
-        axes.set_title(wrapped(title, 34 if across == 1 else 30), fontsize=TITLE, parse_math=False)
+        draw_lines(axes, of_panel, wrapped(title, 34 if across == 1 else 30), percent)
         if across == 1:
             axes.title.set(x=1, ha="right")  # there is room above the names of the lines
         axes.xaxis.set_major_locator(MaxNLocator(5 if across == 1 else 4))
@@ -127,10 +126,6 @@ def _whiskers(
             axes.set_xlim(*limits)
         if percent:
             axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
-            axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-        else:
-            axes.axvline(0, color=GREY, linewidth=0.8, zorder=0)
-        axes.tick_params(axis="x", labelsize=TICK, labelbottom=True)
     if handles := _legend(panels):
         figure.legend(
             handles=handles, loc="outside upper right", fontsize=TICK, ncols=2, frameon=False
@@ -148,7 +143,14 @@ def _legend(panels: dict[str, list[Line]]) -> list[Any]:
     return [handle for handle, of_lines in shown if any(of_lines)]
 
 
-def _draw(axes: Any, lines: Sequence[Line]) -> None:
+def draw_lines(axes: Any, lines: Sequence[Line], title: str, percent: bool = False) -> None:
+    """Points with bars and bands, below each other."""
+    axes.set_title(title, fontsize=TITLE, parse_math=False)
+    if percent:
+        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    else:
+        axes.axvline(0, color=GREY, linewidth=0.8, zorder=0)
+    axes.tick_params(axis="x", labelsize=TICK, labelbottom=True)
     for place, line in enumerate(lines):
         if line.band is not None:
             width = line.band[1] - line.band[0]

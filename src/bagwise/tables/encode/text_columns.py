@@ -104,6 +104,8 @@ class CategoryLearner:
         dots = Dots()
         dots.add(plain)
         if not dots.are_thousands and (len(plain) <= FEW or is_all(plain, "numeric")):
+            if len(plain) > FEW and _has_decimals(plain):
+                return self._read(texts, rows, "numeric", PLAIN)
             # Text on purpose, as zip codes are.
             self._note_spellings(texts)
             return None
@@ -174,6 +176,12 @@ class CategoryLearner:
 
     def _note(self, text: str) -> None:
         warnings.warn(f"{self.name}: {text}", UserWarning, stacklevel=2)
+
+
+def _has_decimals(texts: pa.Array) -> bool:
+    """Whether some of these numbers are not whole: no codes are written so."""
+    numbers = numbers_of(texts, "numeric", "")
+    return bool((numbers != np.rint(numbers)).any())
 
 
 class OrderedLearner:
