@@ -100,5 +100,5 @@ def test_every_extra_that_is_named_exists_and_all_has_them() -> None:
 
     assert parts("all") == extras.keys() - {"all", "dev"}
     core = " ".join(project["dependencies"])
-    for optional in ("pyarrow", "matplotlib", "typer", "ray", "pooch", "tensorboard"):
+    for optional in ("pyarrow", "jinja2", "matplotlib", "typer", "ray", "pooch", "tensorboard"):
         assert optional not in core

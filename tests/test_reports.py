@@ -4,6 +4,9 @@ import json
 import re
 import shutil
 import subprocess
+import sys
+import tomllib
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urlparse
@@ -12,11 +15,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import bagwise
 from bagwise.cli import app
-from bagwise.paper.run import execute
+from bagwise.paper.run import execute, read_results
 from bagwise.paper.settings import RunSettings
+from bagwise.reports import sweep_report
 from bagwise.tables.fitting import fit_table
 
+PACKAGE = Path(bagwise.__file__).parent
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 OF_THE_BROWSER = ("google.com", "googleapis.com", "gvt1.com")
 
@@ -159,6 +165,38 @@ def test_the_report_of_runs_has_tables_and_figures(pages: dict[str, Path]) -> No
     for part in ("digits, linear", "K = 16", "DLLP", "chosen by validation accuracy", "<b>"):
         assert part in text
     assert text.count("<img") == 3  # OT's training, the weight gap, test accuracy
+
+
+def test_each_table_of_runs_says_how_its_epochs_were_chosen(pages: dict[str, Path]) -> None:
+    first, second = pages["runs"].read_text().split("chosen by the likelihood of validation bags")
+    assert "rates are chosen by validation labels" in first
+    assert "rates are chosen by the likelihood of held-out bags" in second
+
+
+def test_names_in_runs_are_escaped(pages: dict[str, Path]) -> None:
+    results = read_results(pages["runs"].parent / "runs")
+    odd = [
+        replace(r, settings=replace(r.settings, dataset="<i>data</i>", model="<i>net</i>"))
+        for r in results
+    ]
+    page = sweep_report(odd, "<i>folder</i>")
+    assert "<i>" not in page
+    for name in ("folder", "data", "net"):
+        assert f"&lt;i&gt;{name}&lt;/i&gt;" in page
+
+
+def test_every_template_is_packaged() -> None:
+    templates = [path.name for path in (PACKAGE / "reports" / "templates").iterdir()]
+    assert {"base.html.jinja", "model.html.jinja", "sweep.html.jinja"} <= {*templates}
+    project = tomllib.loads((PACKAGE.parent.parent / "pyproject.toml").read_text())
+    assert "reports/templates/*" in project["tool"]["setuptools"]["package-data"]["bagwise"]
+
+
+@pytest.mark.slow
+def test_reports_of_models_do_not_import_experiments() -> None:
+    code = "import sys, bagwise.reports; print([m for m in sys.modules if 'bagwise.paper' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_a_folder_that_is_neither_is_refused(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ FILES = (
     "accuracy-by-bag-size",
     "beside-the-paper",
 )
+DPI = 120
 _SOFTWARE = {"Software": "Bagwise"}  # which PNG files have in them
 _MARKERS = "os^Dv"  # of a method's rows, where it has several
 _LABELS = {
@@ -180,7 +181,7 @@ def _saved(figure: Any, handles: dict[str, Any], path: Path) -> Path:
 
     figure.legend(handles.values(), handles.keys(), loc="outside right center", frameon=False)
     content = BytesIO()
-    figure.savefig(content, format="png", dpi=120, metadata=_SOFTWARE)
+    figure.savefig(content, format="png", dpi=DPI, metadata=_SOFTWARE)
     write_atomically(path, content.getvalue())
     plt.close(figure)
     return path

@@ -7,13 +7,15 @@ from itertools import pairwise
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
 
 from bagwise.tables.model.fit_facts import BinOfBags, HeldOutBag, Histogram
 from bagwise.wording import wrapped
 
 BLUE, GREY = "#0b5fa5", "#7a8591"  # what the model says of data; lines to compare with
 TITLE, LABEL, TICK = 10, 9, 8.5  # font sizes, in points
+STEPS = [1, 2, 5, 10]  # between ticks
+PERCENT = FuncFormatter(lambda share, _: f"{100 * share:g}%")
 
 
 def proportions(c: int, name: str, bags: Sequence[HeldOutBag], true: str = "true") -> Figure:
@@ -81,7 +83,7 @@ def bag_sizes(histogram: Histogram) -> Figure:
 
 
 def _panel() -> tuple[Figure, Any]:
-    figure = Figure(figsize=(3.6, 3.4), layout="constrained")
+    figure = Figure(figsize=(3.2, 3.1), layout="constrained")
     return figure, figure.subplots()
 
 
@@ -105,5 +107,5 @@ def _diagonal(axes: Any, top: float, true: str) -> None:
     )  # fmt: skip
     axes.set(xlim=(-0.02 * top, top), ylim=(-0.02 * top, top), aspect="equal")
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(5))
-        axis.set_major_formatter(PercentFormatter(1.0))
+        axis.set_major_locator(MaxNLocator(5, steps=STEPS))
+        axis.set_major_formatter(PERCENT)

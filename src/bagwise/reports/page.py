@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import struct
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,14 +36,14 @@ class Picture:
     Attributes:
         alt: what it shows, for those who do not see it.
         address: the PNG file as a data URI.
-        width: in CSS pixels; None to fill the page.
+        width: in CSS pixels.
         height: likewise.
     """
 
     alt: str
     address: str
-    width: int | None = None
-    height: int | None = None
+    width: int
+    height: int
 
 
 def render(template: str, **data: Any) -> str:
@@ -50,19 +51,17 @@ def render(template: str, **data: Any) -> str:
     return _TEMPLATES.get_template(template).render(data)
 
 
+def picture(content: bytes, alt: str, dpi: int = _DPI) -> Picture:
+    """A PNG file as a picture of its own size."""
+    pixels = struct.unpack_from(">II", content, 16)  # in the header of every PNG file
+    width, height = (round(n * _SCREEN_DPI / dpi) for n in pixels)
+    data = base64.b64encode(content).decode()
+    return Picture(alt, f"data:image/png;base64,{data}", width, height)
+
+
 def drawn(figure: Figure, alt: str) -> Picture:
-    """A matplotlib figure as a picture of its own size."""
-    width, height = (round(_SCREEN_DPI * inches) for inches in figure.get_size_inches())
-    return Picture(alt, data_uri(png(figure)), width, height)
-
-
-def data_uri(content: bytes) -> str:
-    """A PNG file as an address that contains it.
-
-    >>> data_uri(b"PNG")
-    'data:image/png;base64,UE5H'
-    """
-    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+    """A matplotlib figure as a picture."""
+    return picture(png(figure), alt)
 
 
 def png(figure: Figure) -> bytes:

@@ -10,9 +10,9 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
-from bagwise.reports.charts import BLUE, GREY, LABEL, TICK, TITLE
+from bagwise.reports.charts import BLUE, GREY, LABEL, PERCENT, STEPS, TICK, TITLE
 from bagwise.tables.use.effects import Effect
 from bagwise.tables.use.estimate import GroupShare
 from bagwise.tables.use.importance import Importance
@@ -112,16 +112,16 @@ def _whiskers(
     across = min(len(panels), 3)
     down = -(-len(panels) // across)
     lines = max(map(len, panels.values()))
-    size = (5.0 if across == 1 else 2.0 + 2.9 * across, (1.2 + 0.21 * lines) * down)
+    size = (4.85 if across == 1 else 2.0 + 2.9 * across, (1.2 + 0.21 * lines) * down)
     figure = Figure(figsize=size, layout="constrained")
     grid = figure.subplots(down, across, squeeze=False, sharex=True, sharey=True)
     for axes in list(grid.flat)[len(panels) :]:
         axes.set_visible(False)
     for axes, (title, of_panel) in zip(grid.flat, panels.items(), strict=False):
-        draw_lines(axes, of_panel, wrapped(title, 34 if across == 1 else 30), percent)
+        draw_lines(axes, of_panel, wrapped(title, 32 if across == 1 else 30), percent)
         if across == 1:
             axes.title.set(x=1, ha="right")  # there is room above the names of the lines
-        axes.xaxis.set_major_locator(MaxNLocator(5 if across == 1 else 4))
+        axes.xaxis.set_major_locator(MaxNLocator(5 if across == 1 else 4, steps=STEPS))
         if limits:
             axes.set_xlim(*limits)
         if percent:
@@ -147,7 +147,7 @@ def draw_lines(axes: Any, lines: Sequence[Line], title: str, percent: bool = Fal
     """Points with bars and bands, below each other."""
     axes.set_title(title, fontsize=TITLE, parse_math=False)
     if percent:
-        axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+        axes.xaxis.set_major_formatter(PERCENT)
     else:
         axes.axvline(0, color=GREY, linewidth=0.8, zorder=0)
     axes.tick_params(axis="x", labelsize=TICK, labelbottom=True)
