@@ -15,8 +15,9 @@ ROOT = PACKAGE.parent.parent
 # A module imports only from its own room and from those before it.
 ROOMS = (
     "errors", "limits", "checks", "extras", "registry", "wording", "memory_size", "progress",
-    "augmentations", "bags", "labels", "posterior", "losses", "networks", "data", "likelihood",
-    "methods", "storage", "training", "estimator", "tables", "paper", "reports", "cli", "demo",
+    "ray_cluster", "bags", "labels", "posterior", "likelihood", "storage", "tables",
+    "augmentations", "losses", "networks", "data", "methods", "training", "estimator", "paper",
+    "reports", "cli", "demo",
 )  # fmt: skip
 OUTSIDE = ("__init__", "__main__")  # the front door
 
