@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -318,7 +319,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     lines = "\n".join(f"{b},{10 - n},{n}" for b, n in enumerate(ones))
     (folder / "bags.csv").write_text(f"bag,no,yes\n{lines}\n")
     fitted = fit_table(
-        folder / "rows.csv", "bag", folder / "bags.csv", model="linear", lr=0.1, epochs=2
+        folder / "rows.csv", "bag", folder / "bags.csv", model="mlp", lr=0.1, epochs=2
     )
     fitted.save(folder / "model")
     return {path.name: path.read_bytes() for path in (folder / "model").iterdir()}
@@ -340,6 +341,7 @@ def model(saved: dict[str, bytes], tmp_path: Path) -> Path:
         (lambda c: c["params"].update(lr="fast"), "params.lr is 'fast'"),
         (lambda c: c["params"].update(epochs=HUGE), "params.epochs is 1000"),
         (lambda c: c["params"].update(device=5), "params.device is 5"),
+        (lambda c: c["params"].update(model="os.system"), "'os.system', which does not exist here"),
         (lambda c: c["params"].pop("model"), "params.model is missing"),
         (lambda c: c["params"].pop("method"), "params.method is missing"),
         (
@@ -372,6 +374,32 @@ def test_a_damaged_config_is_one_line_that_names_file_and_field(
         TableModel.load(model)
     line = one_line_error("report", model, "--out", model.parent / "r.html")
     assert str(model / "config.json") in line
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda c: c.pop("kind"), "kind is None; linear or network is expected"),
+        (lambda c: c.update(kind="tree"), "kind is 'tree'"),
+        (lambda c: c.update(kind=["linear"]), "kind is a list of 1"),
+        (lambda c: c.update(classes=["no", 1]), r"classes\[1\] is 1"),
+        (lambda c: c.update(classes=["no", "no"]), "a class is there twice"),
+        (lambda c: c.update(n_features=HUGE), "n_features is 1000"),
+        (lambda c: c.update(temperature="hot"), "temperature is 'hot'"),
+        (lambda c: c["maximum_likelihood"].pop("ridge"), "maximum_likelihood.ridge is missing"),
+        (lambda c: c["maximum_likelihood"].update(history=[[]]), r"history\[0\] is a list of 0"),
+        (lambda c: c.update(evil=1), "'evil' is unknown"),
+    ],
+)
+def test_a_damaged_config_of_a_linear_model_is_one_line(
+    precincts: Path, tmp_path: Path, edit: Edit, message: str
+) -> None:
+    model = Path(shutil.copytree(precincts / "m", tmp_path / "m"))
+    edited(model / "config.json", edit)
+    line = one_line_error("predict", model, precincts / "rows.csv", "--out", tmp_path / "p.csv")
+    assert str(model / "config.json") in line
+    with pytest.raises(ValueError, match=message):
+        raise ValueError(line)
 
 
 @pytest.mark.parametrize("device", ["meta", "cuda:77"])

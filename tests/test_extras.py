@@ -91,7 +91,7 @@ def test_every_extra_that_is_named_exists_and_all_has_them() -> None:
         text = path.read_text()
         named |= set(re.findall(r'require\("\w+", "(\w+)"\)', text))
         named |= set(re.findall(r"(?:bagwise|\.)\[(\w+)\]", text))
-    assert {"tables", "plots", "cli", "ray", "all"} <= named <= extras.keys()
+    assert {"tables", "torch", "plots", "cli", "ray", "all"} <= named <= extras.keys()
 
     def parts(extra: str) -> set[str]:
         inner = [re.match(r"bagwise\[(.*)\]", item) for item in extras[extra]]
@@ -100,5 +100,8 @@ def test_every_extra_that_is_named_exists_and_all_has_them() -> None:
 
     assert parts("all") == extras.keys() - {"all", "dev"}
     core = " ".join(project["dependencies"])
-    for optional in ("pyarrow", "jinja2", "matplotlib", "typer", "ray", "pooch", "tensorboard"):
+    for optional in (
+        "pyarrow", "jinja2", "matplotlib", "typer", "ray", "pooch", "tensorboard", "torch",
+        "scikit-learn",
+    ):  # fmt: skip
         assert optional not in core

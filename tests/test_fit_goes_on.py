@@ -103,7 +103,7 @@ def fit(made: Path, out: Path, *more: str) -> Any:
 def content(model: Path) -> list[Any]:
     """All that a model folder holds, but for the times that were measured."""
     config, facts = (json.loads((model / name).read_text()) for name in ("config.json", "fit.json"))
-    for row in config["history"]:
+    for row in config.get("history", []):
         del row["seconds"]
     del facts["seconds"], facts["command"]
     tensors, columns = (
@@ -265,7 +265,7 @@ def stopped_before_saving(
 ) -> Any:
     with monkeypatch.context() as patch:
 
-        def full(*rest: Any) -> None:
+        def full(*rest: Any, **named: Any) -> None:
             raise error
 
         patch.setattr("bagwise.storage.model_folder.save_arrays", full)

@@ -365,7 +365,7 @@ QUICK = {"model": "linear", "lr": 0.03, "epochs": 3}
 def content(model: Path) -> list[Any]:
     """All that a model folder holds, but for the times that were measured."""
     config, facts = (json.loads((model / name).read_text()) for name in ("config.json", "fit.json"))
-    for row in config["history"]:
+    for row in config.get("history", []):
         row.pop("seconds", None)
     del facts["seconds"]
     tensors = [path.read_bytes() for path in sorted(model.glob("*.safetensors"))]

@@ -15,9 +15,10 @@ ROOT = PACKAGE.parent.parent
 # A module imports only from its own room and from those before it.
 ROOMS = (
     "errors", "limits", "checks", "extras", "registry", "wording", "memory_size", "progress",
-    "augmentations", "bags", "labels", "posterior", "losses", "networks", "data", "likelihood",
-    "logistic", "methods", "training_options", "storage", "training", "estimator", "tables",
-    "paper", "reports", "cli", "demo",
+    "ray_cluster", "training_options", "bags", "labels", "posterior", "likelihood", "logistic",
+    "storage", "tables", "reports", "table_model",
+    "autograd", "augmentations", "losses", "networks", "data", "methods", "training", "estimator",
+    "paper", "cli", "demo",
 )  # fmt: skip
 OUTSIDE = ("__init__", "__main__")  # the front door
 

@@ -16,8 +16,9 @@ from bagwise import InputError, LLPClassifier
 from bagwise.storage.manifest import MANIFEST
 from bagwise.tables import TableModel, predict_table
 from bagwise.tables.fitting import fit_table
+from bagwise.tables.model.linear_model import LinearModel, read_linear_network
 
-OLD = Path(__file__).parent / "old_models"  # written before there was a manifest
+OLD = Path(__file__).parent / "old_models"  # of formats 1 (without a manifest) and 2
 X = np.arange(36.0).reshape(12, 3) % 7
 BAGS = np.arange(12) // 3
 COUNTS = np.array([[1, 2], [2, 1], [3, 0], [0, 3]])
@@ -165,6 +166,39 @@ def test_folders_of_earlier_versions_load() -> None:
     table = TableModel.load(OLD / "table")
     assert table.facts.settings.ridge is not None
     assert table.classes == ["no", "yes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("table", [0.5112142168280733, 0.5964985594258497, 0.16298098797390356]),
+        ("table_with_effects", [0.33882645898505004, 0.9894511283953665, 4.594595987168672e-06]),
+        ("table_by_steps", [0.5163025131903402, 0.5235706283671187, 0.5098994220972733]),
+    ],
+)
+def test_linear_models_of_earlier_formats_predict_what_they_did(
+    name: str, expected: list[float], tmp_path: Path
+) -> None:
+    loaded = TableModel.load(OLD / name)
+    assert isinstance(loaded.model, LinearModel)
+    rows = np.array([[0.0, 0.0, 0.0], [1.0, -1.0, 0.5], [-2.0, 0.25, 1.0]], dtype=np.float32)
+    np.testing.assert_allclose(np.exp(loaded.predict(rows))[:, 1], expected, atol=1e-6)
+    loaded.save(tmp_path / "m")
+    again = TableModel.load(tmp_path / "m")
+    assert np.array_equal(again.predict(rows), loaded.predict(rows))
+    assert again.model.temperature == loaded.model.temperature
+    assert again.model.fit == loaded.model.fit  # type: ignore[union-attr]
+
+
+def test_a_standardization_becomes_part_of_the_weights(
+    linear: LLPClassifier, tmp_path: Path
+) -> None:
+    linear.save(tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    found = read_linear_network(tmp_path / "m", config)
+    np.testing.assert_allclose(np.exp(found.log_probs(X)), linear.predict_proba(X), atol=1e-6)
+    assert found.fit == linear.likelihood_
+    assert found.temperature == linear.temperature_
 
 
 def test_a_model_for_a_device_that_is_not_here_can_be_loaded_elsewhere(

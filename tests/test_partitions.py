@@ -20,7 +20,9 @@ from bagwise.tables.fitting import fit_table
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.streaming import StreamedSource
-from bagwise.tables.use.predict import is_prediction, label_table, predict_table
+from bagwise.tables.use.label import label_table
+from bagwise.tables.use.predict import predict_table
+from bagwise.tables.use.prediction_file import is_prediction
 
 TOWNS = ["São Paulo", "a/b c", "x=y", None]
 

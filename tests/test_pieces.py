@@ -108,8 +108,7 @@ LARGE = Limits(cross_validated=0, linear_cells=4000, linear_cells_at_once=600)
 
 
 def weights(model: Any) -> np.ndarray:
-    layer = model.classifier.model_[1][1]
-    return np.append(*(x.detach().numpy().ravel() for x in (layer.weight, layer.bias)))
+    return np.append(model.model.weights.ravel(), model.model.intercept)
 
 
 def test_a_large_table_has_a_model_of_maximum_likelihood(

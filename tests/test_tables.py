@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
-import torch
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 from scipy.stats import binom, kstest, multinomial
 
 from bagwise import Bags, LLPClassifier, read_bags
+from bagwise.bags import FloatArray
 from bagwise.labels.targets import to_bags
 from bagwise.likelihood.splits import splits_of
 from bagwise.tables.assess.baseline import baseline_log_likelihoods
@@ -33,8 +33,9 @@ from bagwise.tables.read.values import numbers_of
 from bagwise.tables.use.evaluate import calibration_error
 
 
-def log_probabilities(logits: Any) -> torch.Tensor:
-    return torch.tensor(np.asarray(logits, dtype=float)).log_softmax(-1)
+def log_probabilities(logits: Any) -> FloatArray:
+    found: FloatArray = log_softmax(np.asarray(logits, dtype=float), axis=-1)
+    return found
 
 
 def write(path: Path, text: str) -> Path:
@@ -624,13 +625,13 @@ def test_assessment_of_a_model_that_knows_the_labels_and_of_one_that_does_not() 
 
 def test_levels_of_counts_are_those_of_the_binomial_and_of_enumeration() -> None:
     n, p = np.array([3, 0, 10]), 0.3
-    log_probs = torch.log(torch.tensor([[p, 1 - p]] * 30, dtype=torch.float64))
+    log_probs = np.log([[p, 1 - p]] * 30)
     bags = Bags([10] * 3, np.stack([n, 10 - n], axis=1))
     V = np.random.default_rng(0).random((3, 2))
     expected = binom.cdf(n - 1, 10, p) + V[:, 0] * binom.pmf(n, 10, p)
     np.testing.assert_allclose(count_levels(log_probs, bags)[:, 0], expected)
     q = np.array([0.1, 0.6, 0.8])
-    log_probs = torch.log(torch.tensor(np.stack([q, 1 - q], axis=1)))
+    log_probs = np.log(np.stack([q, 1 - q], axis=1))
     outcomes = np.array(list(itertools.product([0, 1], repeat=3)))
     chances = np.where(outcomes, q, 1 - q).prod(axis=1)
     sums = outcomes.sum(axis=1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from bagwise.extras import require
+
 if TYPE_CHECKING:
     from bagwise.bags import Bags, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
     from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
@@ -92,9 +94,14 @@ _ROOMS = {
 }
 
 
+_OF_TORCH = ("data", "data.stored_bags", "estimator", "losses", "training")
+
+
 def __getattr__(name: str) -> Any:
     for room, names in _ROOMS.items():
         if name in names:
+            if room in _OF_TORCH:
+                require("torch", "torch")
             value = getattr(import_module(f"bagwise.{room}"), name)
             globals()[name] = value
             return value

@@ -46,7 +46,7 @@ def report(
     with --force.
     """
     from bagwise.cli.paper_commands import read_some
-    from bagwise.reports import model_report, sweep_report
+    from bagwise.reports import model_report
     from bagwise.storage.files import begins, refuse_foreign, write_atomically
     from bagwise.storage.model_folder import CONFIG, FIT
     from bagwise.tables.labels.label_options import numbers_are_of
@@ -69,6 +69,8 @@ def report(
         elif data or by or bag or labels:
             raise UsageError(f"{folder} is no model; rows and their options are for models.")
         else:
+            from bagwise.reports import sweep_report
+
             content = sweep_report(read_some([folder]), str(folder))
         opening = content.partition("<title>")[0].encode()  # the same in every report
         refuse_foreign(out, lambda path: begins(path).startswith(opening), force)
