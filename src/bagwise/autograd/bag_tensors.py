@@ -56,6 +56,8 @@ def _keep_tensors(bags: Bags) -> None:
 
 
 Bags.when_made.append(_keep_tensors)
+# Compilers are not to follow, array by array, how bags are made within a step.
+Bags._set = torch.compiler.disable(Bags._set)  # type: ignore[method-assign, no-untyped-call]
 
 
 def _shared(array: npt.NDArray[Any]) -> torch.Tensor:

@@ -65,7 +65,7 @@ def check_logits(logits: torch.Tensor, bags: Bags) -> None:
         )
 
 
-def check_stored(stored_log_probs: torch.Tensor, bags: Bags) -> None:
+def check_stored(stored_log_probs: object, bags: Bags) -> None:
     """Refuse what cannot be stored log-probabilities of the instances of these bags."""
     if not isinstance(stored_log_probs, torch.Tensor):
         kind = type(stored_log_probs).__name__

@@ -10,7 +10,7 @@ import torch
 
 from bagwise.bags import Bags
 from bagwise.errors import InputError, InputTypeError
-from bagwise.posterior._engine import Posterior
+from bagwise.posterior._result import Posterior
 
 
 def posterior_by_users_engine(
@@ -27,8 +27,9 @@ def posterior_by_users_engine(
     _check(found, given, bags, name)
     if not is_array:
         return found
-    values = (None if value is None else value.detach().numpy() for value in found[:3])
-    return Posterior(*values, found.asked)
+    bound = None if found.bound is None else found.bound.numpy()
+    log_likelihood = found.log_likelihood.detach().numpy()
+    return Posterior(log_likelihood, found.weights.numpy(), bound, found.asked)
 
 
 def _check(found: object, log_probs: torch.Tensor, bags: Bags, name: str) -> None:

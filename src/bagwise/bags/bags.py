@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from bagwise.bags import make_potentials as known
 from bagwise.bags.arrays import (
-    ArrayLike,
     FloatArray,
     IntArray,
     bag_table,
@@ -102,11 +102,11 @@ class Bags(Constructors):
         self.n_instances = int(sizes.sum())
         if potentials is not None:
             for array in (potentials.begins, potentials.log_f, potentials.expected):
-                array.flags.writeable = False
+                array.setflags(write=False)
         self._made()
         # Derived arrays are cached and kernels read these from several threads: nobody may write.
-        self.sizes.flags.writeable = False
-        self.least.flags.writeable = False
+        self.sizes.setflags(write=False)
+        self.least.setflags(write=False)
 
     def _made(self) -> None:
         for function in self.when_made:
@@ -223,7 +223,7 @@ class Bags(Constructors):
         """(B + 1,) row where each bag begins; bag b has rows offsets[b] .. offsets[b + 1] - 1."""
         offsets = np.zeros(len(self) + 1, dtype=np.int64)
         np.cumsum(self.sizes, out=offsets[1:])
-        offsets.flags.writeable = False
+        offsets.setflags(write=False)
         return offsets
 
     @cached_property
@@ -331,7 +331,7 @@ class Bags(Constructors):
         found.__dict__.update(self.__dict__)
         found.row_labels = labels
         found._made()
-        labels.flags.writeable = False
+        labels.setflags(write=False)
         return found
 
     def part(self, rows: ArrayLike, shares: ArrayLike) -> Bags:

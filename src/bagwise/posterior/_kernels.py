@@ -83,7 +83,7 @@ def over_bags(
 def most_threads() -> int:
     """As many as PyTorch uses, if it is imported; else OMP_NUM_THREADS, or as there are cores."""
     torch = sys.modules.get("torch")
-    if hasattr(torch, "get_num_threads"):
+    if torch is not None and hasattr(torch, "get_num_threads"):  # not while it is being imported
         return int(torch.get_num_threads())
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # of the outer loop
     if asked.isdecimal() and int(asked) > 0:
