@@ -5,6 +5,7 @@ line, and the files in which they are kept. This imports neither torch nor numpy
 the help of the command line would wait for.
 """
 
+# ruff: noqa: RUF009  (the defaults of the dataclass are fields)
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -57,14 +58,19 @@ class Option:
 
 
 def _option(
+    default: Any,
     check: Check,
     help: str | None = None,
     *,
     in_file: Check | None = None,
     of_classifier: bool = True,
     later: bool = False,
-) -> dict[str, Option]:
-    return {"option": Option(check, help, in_file or check, of_classifier, later)}
+) -> Any:
+    """A field of a dataclass."""
+    about = {"option": Option(check, help, in_file or check, of_classifier, later)}
+    if default == {}:
+        return field(default_factory=dict, metadata=about)
+    return field(default=default, metadata=about)
 
 
 _NAMED = Rule(
@@ -118,74 +124,53 @@ class TrainingOptions:
         workers: processes that fetch the instances of a `Dataset`; 0 fetches them here.
     """
 
-    epochs: int = field(default=30, metadata=_option(whole(1), "Passes over the training bags."))
-    lr: float = field(default=1e-3, metadata=_option(number(above=0), "Learning rate."))
-    weight_decay: float = field(
-        default=1e-5, metadata=_option(number(0), "Weight decay of the optimizer.")
+    epochs: int = _option(30, whole(1), "Passes over the training bags.")
+    lr: float = _option(1e-3, number(above=0), "Learning rate.")
+    weight_decay: float = _option(1e-5, number(0), "Weight decay of the optimizer.")
+    batch_instances: int = _option(
+        256, whole(1), "Instances in a batch; a larger bag comes in parts."
     )
-    batch_instances: int = field(
-        default=256,
-        metadata=_option(whole(1), "Instances in a batch; a larger bag comes in parts."),
+    batch_bags: int = _option(1, whole(1), later=True)
+    schedule: str | ScheduleFactory = _option(
+        "constant",
+        or_else(one_of(*OWN_SCHEDULES, *SCHEDULES), "a function", callable),
+        "constant, one_cycle, cosine, ..., see docs/sweeps.md.",
+        in_file=short_text,
     )
-    batch_bags: int = field(default=1, metadata=_option(whole(1), later=True))
-    schedule: str | ScheduleFactory = field(
-        default="constant",
-        metadata=_option(
-            or_else(one_of(*OWN_SCHEDULES, *SCHEDULES), "a function", callable),
-            "constant, one_cycle, cosine, ..., see docs/sweeps.md.",
-            in_file=short_text,
-        ),
+    average: float | None = _option(
+        None, maybe(number(above=0, below=1)), "Decay of averaged weights, for instance 0.998."
     )
-    average: float | None = field(
-        default=None,
-        metadata=_option(
-            maybe(number(above=0, below=1)), "Decay of averaged weights, for instance 0.998."
-        ),
+    clip: float | None = _option(
+        None, maybe(number(above=0)), "Largest norm of a step's gradient.", of_classifier=False
     )
-    clip: float | None = field(
-        default=None,
-        metadata=_option(
-            maybe(number(above=0)), "Largest norm of a step's gradient.", of_classifier=False
-        ),
+    select: Selection = _option(
+        "bag_loss", one_of("bag_loss", "accuracy", "last"), of_classifier=False
     )
-    select: Selection = field(
-        default="bag_loss",
-        metadata=_option(one_of("bag_loss", "accuracy", "last"), of_classifier=False),
+    patience: int | None = _option(None, maybe(whole(1)))
+    seed: int = _option(
+        0, whole(0, 2**63 - 1), "Of the bags, the model and the batches.", of_classifier=False
     )
-    patience: int | None = field(default=None, metadata=_option(maybe(whole(1))))
-    seed: int = field(
-        default=0,
-        metadata=_option(
-            whole(0, 2**63 - 1), "Of the bags, the model and the batches.", of_classifier=False
-        ),
+    optimizer: str | OptimizerFactory = _option(
+        "adam",
+        or_else(one_of(*OPTIMIZERS), "a function", callable),
+        "adam, adamw or sgd.",
+        in_file=short_text,
+        later=True,
     )
-    optimizer: str | OptimizerFactory = field(
-        default="adam",
-        metadata=_option(
-            or_else(one_of(*OPTIMIZERS), "a function", callable),
-            "adam, adamw or sgd.",
-            in_file=short_text,
-            later=True,
-        ),
+    optimizer_options: Mapping[str, Any] = _option(
+        {}, _NAMED, "An option of the optimizer; may be repeated.", later=True
     )
-    optimizer_options: Mapping[str, Any] = field(
-        default_factory=dict,
-        metadata=_option(_NAMED, "An option of the optimizer; may be repeated.", later=True),
+    schedule_options: Mapping[str, Any] = _option(
+        {}, _NAMED, "An option of the schedule; may be repeated.", later=True
     )
-    schedule_options: Mapping[str, Any] = field(
-        default_factory=dict,
-        metadata=_option(_NAMED, "An option of the schedule; may be repeated.", later=True),
+    augment: str | Augment | None = _option(
+        None,
+        _VIEW,
+        "Random views of images: weak, weak_flip, strong, ...",
+        in_file=maybe(short_text),
+        later=True,
     )
-    augment: str | Augment | None = field(
-        default=None,
-        metadata=_option(
-            _VIEW,
-            "Random views of images: weak, weak_flip, strong, ...",
-            in_file=maybe(short_text),
-            later=True,
-        ),
-    )
-    workers: int = field(default=0, metadata=_option(whole(0, 2**15), of_classifier=False))
+    workers: int = _option(0, whole(0, 2**15), of_classifier=False)
 
     def __post_init__(self) -> None:
         for name, option in OPTIONS.items():
