@@ -29,7 +29,7 @@ from rich.table import Table
 from scipy.special import expit
 
 from bagwise.tables.fitting import fit_table
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.predict import predict_table
 
 Floats = npt.NDArray[np.float64]
@@ -97,7 +97,7 @@ def losses(folder: Path, seed: int, n: int, effect: float, slope: float) -> Floa
         def loss(q: Floats, y: npt.NDArray[np.bool_] = y) -> float:
             return float(-np.log(np.where(y, q, 1 - q)).mean())
 
-        def predicted(model: TableModel, new: Path = new, **options: object) -> Floats:
+        def predicted(model: FittedTable, new: Path = new, **options: object) -> Floats:
             out = folder / "p.csv"
             predict_table(model, new, out, force=True, **options)  # type: ignore[arg-type]
             with out.open() as file:

@@ -26,7 +26,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_bl
 from sklearn.metrics import log_loss
 
 from bagwise import LLPClassifier
-from bagwise.tables import TableModel, predict_table
+from bagwise.tables import FittedTable, predict_table
 from bagwise.tables.fitting import fit_table
 
 Array = npt.NDArray[Any]
@@ -63,7 +63,7 @@ def probabilities(name: str, seed: int) -> tuple[list[Array], Array, float]:
         labels = [f"class {c:02}" for c in range(C)]
         pd.DataFrame(counts, columns=labels).rename_axis("bag").to_csv(place / "bags.csv")
         for model in ("linear", "auto"):
-            table: TableModel = fit_table(
+            table: FittedTable = fit_table(
                 place / "rows.csv", "bag", place / "bags.csv", model=model
             )
             predict_table(table, place / "test.csv", place / f"{model}.csv")

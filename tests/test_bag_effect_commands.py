@@ -22,7 +22,7 @@ from bagwise.storage.array_files import load_arrays, save_arrays
 from bagwise.tables.fitting import fit_table
 from bagwise.tables.labels.known_shares import shares_of
 from bagwise.tables.labels.label_file import LabelTable
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.effects import effects
 from bagwise.tables.use.estimate import GroupShare, estimate_shares
 from fitted import NEW, B, make_schools, sign
@@ -68,13 +68,13 @@ def test_fit_says_that_bags_have_effects_and_without_the_option_that_they_should
     made: Path,
 ) -> None:
     assert "linear with bag effects (log-odds vary by 1." in (made / "fit.txt").read_text()
-    model = TableModel.load(made / "m")
+    model = FittedTable.load(made / "m")
     assert model.known_bags is not None
     assert 1.0 < np.sqrt(2) * model.known_bags.effects.tau < 1.9
     assert model.facts.bags_differ is None
     assert not model.facts.is_overconfident()
     assert "--bag-effects" not in model.facts.verdict()
-    plain = TableModel.load(made / "plain").facts
+    plain = FittedTable.load(made / "plain").facts
     assert plain.bags_differ is not None
     assert plain.bags_differ.clearly()
     assert "log-odds vary by" in plain.verdict()
@@ -99,7 +99,7 @@ def test_new_rows_of_known_bags_are_predicted_better_and_those_of_new_bags_no_wo
 
 def test_python_says_the_same_as_the_command(made: Path, tmp_path: Path) -> None:
     out = predictions(made, "m", "new.csv", tmp_path / "p.csv")
-    model, rows = TableModel.load(made / "m"), read(made / "new.csv")
+    model, rows = FittedTable.load(made / "m"), read(made / "new.csv")
     batch = pa.RecordBatch.from_pydict({n: [float(r[n]) for r in rows] for n in ("x", "z")})
     inputs = model.columns.encode(batch)
     p = np.exp(model.predict(inputs, pa.array([row["school"] for row in rows])))
@@ -147,7 +147,7 @@ def test_known_shares_make_up_for_a_model_without_effects(made: Path, tmp_path: 
         own = {c: float(counts[row["school"]][c]) + 0.5 for c in ("fail", "pass")}
         share.append(own[row["truth"]] / sum(own.values()))
     assert with_shares < -np.log(share).mean() - 0.05
-    model = TableModel.load(made / "plain")
+    model = FittedTable.load(made / "plain")
     rows = read(made / "new.csv")
     batch = pa.RecordBatch.from_pydict({n: [float(r[n]) for r in rows] for n in ("x", "z")})
     z = model.log_probs(model.columns.encode(batch))
@@ -274,7 +274,7 @@ def test_two_bags_are_too_few_for_effects(tmp_path: Path) -> None:
 
 
 def test_effects_of_columns_are_those_within_bags(made: Path) -> None:
-    found = {effect.column: effect for effect in effects(TableModel.load(made / "m"))}
+    found = {effect.column: effect for effect in effects(FittedTable.load(made / "m"))}
     rows = read(made / "rows.csv")
     for column, slope in (("x", 1.5), ("z", -1.0)):
         scale = np.std([float(row[column]) for row in rows])
@@ -283,7 +283,7 @@ def test_effects_of_columns_are_those_within_bags(made: Path) -> None:
 
 @pytest.mark.parametrize("rows", ["new.csv", "others.csv"])
 def test_intervals_of_shares_hold_those_of_the_very_rows(made: Path, rows: str) -> None:
-    found = estimate_shares(TableModel.load(made / "m"), made / rows, ["school"])
+    found = estimate_shares(FittedTable.load(made / "m"), made / rows, ["school"])
     passed: dict[str, list[bool]] = {}
     for row in read(made / rows):
         passed.setdefault(row["school"], []).append(row["truth"] == "pass")
@@ -298,7 +298,7 @@ def test_intervals_of_shares_hold_those_of_the_very_rows(made: Path, rows: str) 
 
 
 def test_shares_are_those_of_predictions_and_surer_of_known_bags(made: Path) -> None:
-    model = TableModel.load(made / "m")
+    model = FittedTable.load(made / "m")
     known = estimate_shares(model, made / "new.csv", ["school"])
     new = estimate_shares(model, made / "others.csv", ["school"])
 
@@ -348,7 +348,7 @@ def test_rows_without_a_bag_are_each_alone(made: Path, tmp_path: Path) -> None:
     for name, bags in (("none", [""] * len(rows)), ("own", [f"T{i}" for i in range(len(rows))])):
         lines = [f"{bag},{row['x']},{row['z']},all" for bag, row in zip(bags, rows, strict=True)]
         (tmp_path / f"{name}.csv").write_text("school,x,z,of\n" + "\n".join(lines) + "\n")
-    model = TableModel.load(made / "m")
+    model = FittedTable.load(made / "m")
     none, own = (estimate_shares(model, tmp_path / f"{n}.csv", ["of"]) for n in ("none", "own"))
     assert none == own
 
@@ -383,7 +383,7 @@ def test_damaged_effects_of_intervals_are_an_error(made: Path, tmp_path: Path, d
         tensors["spreads"] = -tensors["spreads"]
     save_arrays(path, tensors, facts)
     with pytest.raises(ValueError, match="is damaged"):
-        TableModel.load(tmp_path / "m")
+        FittedTable.load(tmp_path / "m")
 
 
 def test_labels_do_not_depend_on_the_effects_of_bags(made: Path, tmp_path: Path) -> None:
@@ -463,7 +463,7 @@ def test_every_held_out_bag_has_its_true_and_predicted_counts(made: Path) -> Non
                 assert 0 <= low <= float(row[f"predicted_{name}"]) + 1 <= high + 2
                 inside.append(low <= float(own[name]) <= high)
         assert (np.mean(inside) > 0.9) == (model == "m")
-        facts = TableModel.load(made / model).facts
+        facts = FittedTable.load(made / model).facts
         shown = {bag.bag: bag for bag in facts.held_out.bags}
         first = rows[0]
         assert float(first["predicted_pass"]) / int(first["size"]) == pytest.approx(
@@ -474,7 +474,7 @@ def test_every_held_out_bag_has_its_true_and_predicted_counts(made: Path) -> Non
 def test_a_model_that_is_loaded_and_saved_again_keeps_everything(
     made: Path, tmp_path: Path
 ) -> None:
-    TableModel.load(made / "m").save(tmp_path / "again")
+    FittedTable.load(made / "m").save(tmp_path / "again")
     names = sorted(path.name for path in (made / "m").iterdir())
     assert "effects.safetensors" in names
     assert sorted(path.name for path in (tmp_path / "again").iterdir()) == names
@@ -530,7 +530,7 @@ def test_models_of_earlier_versions_load(made: Path, tmp_path: Path) -> None:
     (model / "fit.json").write_text(json.dumps(facts))
     (model / "held_out_bags.csv").unlink()
     sign(model)
-    assert TableModel.load(model).facts.bags_differ is None
+    assert FittedTable.load(model).facts.bags_differ is None
     assert command("report", model, "--out", tmp_path / "r.html")[0] == 0
     assert command("predict", model, made / "new.csv", "--out", tmp_path / "p.csv")[0] == 0
     for spoil in ({"bags_differ": {"tau": -1, "p_value": 0.1}}, {"bags_differ": 3}):
@@ -548,7 +548,7 @@ def test_a_class_that_never_occurs_changes_nothing_but_a_note(made: Path, tmp_pa
     )  # fmt: skip
     assert code == 0, output
     assert "has no row of the class 'absent'; it is left out of the model" in output
-    ours, theirs = (TableModel.load(path).facts for path in (tmp_path / "m", made / "plain"))
+    ours, theirs = (FittedTable.load(path).facts for path in (tmp_path / "m", made / "plain"))
     assert ours.verdict() == theirs.verdict()
     assert ours.held_out == theirs.held_out
     assert ours.data.classes == theirs.data.classes

@@ -25,7 +25,7 @@ from bagwise.paper.settings import RunSettings
 from bagwise.paper.sweep_file import read_sweep
 from bagwise.storage.array_files import load_arrays, save_arrays
 from bagwise.tables.fitting import fit_table
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.training import TrainingResult
 from bagwise.training.run_state import CHECKPOINT
 from bagwise.training.tensor_files import load_tensors, save_tensors
@@ -371,7 +371,7 @@ def test_a_damaged_config_is_one_line_that_names_file_and_field(
 ) -> None:
     edited(model / "config.json", edit)
     with pytest.raises(ValueError, match=message):
-        TableModel.load(model)
+        FittedTable.load(model)
     line = one_line_error("report", model, "--out", model.parent / "r.html")
     assert str(model / "config.json") in line
 
@@ -414,7 +414,7 @@ def test_weights_that_are_not_numbers_are_refused(model: Path) -> None:
     tensors, facts = load_arrays(path)
     save_arrays(path, {k: v * float("nan") for k, v in tensors.items()}, facts)
     with pytest.raises(ValueError, match=r"model\.safetensors .* has NaN"):
-        TableModel.load(model)
+        FittedTable.load(model)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from bagwise import Bags
 from bagwise.cli import app
 from bagwise.tables.fitting import fit_table
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.effects import effects
 from bagwise.tables.use.estimate import duncan_davis, estimate_shares
@@ -33,7 +33,7 @@ def made(precincts: Path) -> Path:
 
 
 def test_intervals_hold_the_true_coefficients(made: Path) -> None:
-    found = {effect.column: effect for effect in effects(TableModel.load(made / "m"))}
+    found = {effect.column: effect for effect in effects(FittedTable.load(made / "m"))}
     assert set(found) == {"income", "town=north", "town=south", "noise"}
     income = found["income"]
     unit, low, high = income.per_unit
@@ -56,7 +56,7 @@ def incomes(made: Path) -> list[float]:
 def test_shares_of_groups_lie_in_their_intervals_and_in_the_bounds(made: Path) -> None:
     truth = np.load(made / "truth.npz")
     found = estimate_shares(
-        TableModel.load(made / "m"),
+        FittedTable.load(made / "m"),
         made / "rows.csv",
         ["town"],
         Counts(["precinct"], made / "bags.csv"),
@@ -94,7 +94,7 @@ def test_groups_of_an_ordered_category_are_in_its_order(tmp_path: Path) -> None:
 
 
 def test_small_groups_have_wide_intervals(made: Path) -> None:
-    model = TableModel.load(made / "m")
+    model = FittedTable.load(made / "m")
     few = estimate_shares(model, made / "rows.csv", ["precinct", "town"])
     all_rows = estimate_shares(model, made / "rows.csv", ["town"])
     ends = {(s.group, s.label): s.interval or (1.0, 0.0) for s in [*few, *all_rows]}
@@ -223,7 +223,7 @@ def test_damaged_intervals_are_named(made: Path, tmp_path: Path) -> None:
 
 
 def test_groups_that_are_numbers_come_by_their_value(made: Path) -> None:
-    found = estimate_shares(TableModel.load(made / "m"), made / "rows.csv", ["noise"])
+    found = estimate_shares(FittedTable.load(made / "m"), made / "rows.csv", ["noise"])
     numbers = [float(share.group[0]) for share in found]
     assert numbers[0] < -2
     assert numbers == sorted(numbers)

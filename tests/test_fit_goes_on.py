@@ -22,7 +22,7 @@ from bagwise import InputError, LLPClassifier
 from bagwise.cli import app
 from bagwise.estimator import network_candidates as tuning
 from bagwise.storage.journal import Workspace
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 
 FOLDS, EPOCHS = 5, 3
 OPTIONS = ("--model", "linear", "--lr", "0.03")
@@ -363,7 +363,7 @@ def test_work_of_another_run_under_the_same_names_is_done_again(
 ) -> None:
     for name, more in (("m", ()), ("other", ("--seed", "5"))):
         with monkeypatch.context() as patch:
-            patch.setattr(TableModel, "save", None)
+            patch.setattr(FittedTable, "save", None)
             CliRunner().invoke(app, arguments(made, tmp_path / name, *more))
     (own,), (other,) = ((tmp_path / f".{name}.fitting").iterdir() for name in ("m", "other"))
     shutil.rmtree(own / "training")
@@ -396,7 +396,7 @@ def test_a_symbolic_link_is_followed(
     assert link.is_symlink()
     assert content(target) == content(made / "whole")
     assert sorted(path.name for path in tmp_path.rglob(".*")) == []
-    TableModel.load(link).save(link)
+    FittedTable.load(link).save(link)
     assert link.is_symlink()
     assert content(target) == content(made / "whole")
 

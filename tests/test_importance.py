@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from bagwise.cli import app
 from bagwise.limits import Limits
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import FileSource
 from bagwise.tables.use import importance
 from bagwise.tables.use.counts import Counts
@@ -33,7 +33,7 @@ def probability_of_count(p: np.ndarray, n: int) -> float:
 
 @pytest.mark.parametrize("name", ["linear", "mlp"])
 def test_falls_are_those_of_the_likelihood_by_convolution(made: Path, name: str) -> None:
-    model = TableModel.load(made / name)
+    model = FittedTable.load(made / name)
     counts = Counts(["ward"], made / "bags.csv")
     found = {i.column: i for i in importances(model, made / "rows.csv", counts, seed=4)}
     with (made / "rows.csv").open() as file:
@@ -72,7 +72,7 @@ def test_falls_are_those_of_the_likelihood_by_convolution(made: Path, name: str)
 @pytest.mark.parametrize("name", ["linear", "mlp"])
 def test_what_matters_comes_first(made: Path, name: str) -> None:
     counts = Counts(["ward"], made / "bags.csv")
-    found = importances(TableModel.load(made / name), made / "rows.csv", counts)
+    found = importances(FittedTable.load(made / name), made / "rows.csv", counts)
     assert found[0].column == "strong"
     assert found[0].low > 0
     assert {i.column for i in found} == {"strong", "town", "noise"}
@@ -84,7 +84,7 @@ def test_what_matters_comes_first(made: Path, name: str) -> None:
 
 def test_of_many_rows_some_bags_are_drawn(made: Path) -> None:
     counts = Counts(["ward"], made / "bags.csv")
-    model = TableModel.load(made / "linear")
+    model = FittedTable.load(made / "linear")
     found, everything = (
         importances(model, made / "rows.csv", counts, limits=Limits(importance_rows=most))
         for most in (300, 800)

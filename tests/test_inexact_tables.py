@@ -25,7 +25,7 @@ from bagwise.tables.assess.held_out import assess, held_out_table, surprising_ba
 from bagwise.tables.fitting import fit_table
 from bagwise.tables.labels.cells import cells_of
 from bagwise.tables.labels.label_file import read_labels
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.search import linear_candidates as linear
 from bagwise.tables.use.estimate import duncan_davis
 from fitted import sign
@@ -185,7 +185,7 @@ def test_every_kind_of_count_is_fitted_labelled_and_estimated(made: Made, tmp_pa
         output = done(*fit, *options, "--out", model)
         assert words in output
         assert "predicted and given proportions" in output
-        facts = TableModel.load(model).facts
+        facts = FittedTable.load(model).facts
         assert words in facts.data.counts_are
         assert facts.data.inexact_bags > 0
         assert "learnt something" in facts.verdict()
@@ -380,7 +380,7 @@ def test_labelled_rows_are_learnt_from_and_are_no_feature(made: Made, tmp_path: 
         fit = ("fit", made.labelled, "--bag", "ward", "--labels", labels, "--row-labels", "truth")
         output = done(*fit, *options, "--model", "linear", "--out", tmp_path / "m")
         assert "labelled rows" in output
-        model = TableModel.load(tmp_path / "m")
+        model = FittedTable.load(tmp_path / "m")
         facts = model.facts
         assert model.columns.names == ["a", "b"]
         assert facts.data.labelled_rows == made.n_labelled
@@ -397,7 +397,7 @@ def test_labelled_rows_are_learnt_from_and_are_no_feature(made: Made, tmp_path: 
         "--out",
         tmp_path / "e",
     )
-    effects = TableModel.load(tmp_path / "e").known_bags
+    effects = FittedTable.load(tmp_path / "e").known_bags
     assert effects is not None
     assert list(effects.names) == WARDS
 
@@ -481,13 +481,13 @@ def test_what_is_known_of_counts_is_kept_and_checked(made: Made, tmp_path: Path)
         damaged = content | {"data": content["data"] | {name: wrong}}
         (tmp_path / name / "fit.json").write_text(json.dumps(damaged))
         with pytest.raises(ValueError, match=name):
-            TableModel.load(tmp_path / name).facts  # noqa: B018
+            FittedTable.load(tmp_path / name).facts  # noqa: B018
     for name in ("counts_are", "inexact_bags", "labelled_rows"):
         del content["data"][name]
     del content["held_out"]["covered_bags"]
     path.write_text(json.dumps(content))
     sign(tmp_path / "m")
-    facts = TableModel.load(tmp_path / "m").facts  # as an earlier version wrote it
+    facts = FittedTable.load(tmp_path / "m").facts  # as an earlier version wrote it
     assert (facts.data.counts_are, facts.data.labelled_rows) == ("", 0)
 
 

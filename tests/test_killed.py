@@ -23,7 +23,7 @@ from bagwise.paper.settings import RunSettings
 from bagwise.storage.locks import TakenError, hold, only_one
 from bagwise.tables import fitting
 from bagwise.tables.fitting import fit_table
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.sort import store
 from bagwise.tables.sort.store import Store
 from bagwise.training.run_state import CHECKPOINT
@@ -348,7 +348,7 @@ def test_only_a_damaged_checkpoint_is_thrown_away(
     """Any other error in the last training shows, and what is done is kept."""
     fit = (*FIT, "--out", "new")
     with monkeypatch.context() as patch:
-        patch.setattr(TableModel, "save", None)
+        patch.setattr(FittedTable, "save", None)
         CliRunner().invoke(app, fit)
     (checkpoint,) = (here / ".new.fitting").rglob(CHECKPOINT)
     before = checkpoint.read_bytes()

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from bagwise import InputError, LLPClassifier
 from bagwise.storage.manifest import MANIFEST
-from bagwise.tables import TableModel, predict_table
+from bagwise.tables import FittedTable, predict_table
 from bagwise.tables.fitting import fit_table
 from bagwise.tables.model.linear_model import LinearModel, read_linear_network
 
@@ -93,10 +93,10 @@ def test_a_function_that_was_not_saved_is_missed_when_the_model_is_fitted_again(
 def test_a_table_model_is_not_taken_for_one_of_raw_columns(model: Path, tables: Path) -> None:
     for folder in (model, OLD / "table"):
         with pytest.raises(
-            InputError, match=r"model of a table.*bagwise predict.*TableModel\.load"
+            InputError, match=r"model of a table.*bagwise predict.*FittedTable\.load"
         ):
             LLPClassifier.load(folder)
-    written = predict_table(TableModel.load(model), tables / "rows.csv", model.parent / "p.csv")
+    written = predict_table(FittedTable.load(model), tables / "rows.csv", model.parent / "p.csv")
     assert len(pd.read_csv(model.parent / "p.csv")) == 72
     assert written
 
@@ -108,7 +108,7 @@ def test_a_table_model_is_not_taken_for_one_of_raw_columns(model: Path, tables: 
 def test_a_missing_file_is_named(model: Path, name: str) -> None:
     (model / name).unlink()
     with pytest.raises(InputError, match=name):
-        TableModel.load(model)
+        FittedTable.load(model)
 
 
 @pytest.mark.parametrize(
@@ -120,29 +120,29 @@ def test_a_file_of_another_model_is_named(model: Path, tables: Path, name: str) 
         pytest.skip("both models have the same")
     shutil.copy(theirs, model / name)
     with pytest.raises(InputError, match=f"{name} is not as it was"):
-        TableModel.load(model)
+        FittedTable.load(model)
 
 
 def test_a_file_too_many_is_named_unless_it_is_hidden(model: Path) -> None:
     (model / ".DS_Store").write_bytes(b"of a file manager")
-    TableModel.load(model)
+    FittedTable.load(model)
     (model / "notes.txt").write_text("?")
     with pytest.raises(InputError, match=r"notes\.txt was not there"):
-        TableModel.load(model)
+        FittedTable.load(model)
 
 
 def test_the_table_for_people_may_be_changed_or_missing(model: Path) -> None:
     (model / "held_out_bags.csv").write_text("sorted,in,a,spreadsheet\n")
-    TableModel.load(model)
+    FittedTable.load(model)
     (model / "held_out_bags.csv").unlink()
-    TableModel.load(model)
+    FittedTable.load(model)
 
 
 def test_changed_facts_are_refused_where_they_are_used(model: Path) -> None:
     facts = json.loads((model / "fit.json").read_text())
     facts["settings"]["seed"] = 17
     (model / "fit.json").write_text(json.dumps(facts))
-    loaded = TableModel.load(model)
+    loaded = FittedTable.load(model)
     with pytest.raises(InputError, match=r"fit\.json is not as it was"):
         _ = loaded.facts
 
@@ -151,7 +151,7 @@ def test_changed_facts_are_refused_where_they_are_used(model: Path) -> None:
 def test_a_damaged_manifest_is_named(model: Path, content: str) -> None:
     (model / MANIFEST).write_text(content)
     with pytest.raises(InputError, match=MANIFEST):
-        TableModel.load(model)
+        FittedTable.load(model)
 
 
 def test_folders_of_earlier_versions_load() -> None:
@@ -163,7 +163,7 @@ def test_folders_of_earlier_versions_load() -> None:
     np.testing.assert_allclose(loaded.predict_proba(X)[:2], expected, rtol=1e-6)
     assert (loaded.lr, loaded.epochs, loaded.temperature_) == (0.001, 2, 1.0)
     assert loaded.likelihood_ is None
-    table = TableModel.load(OLD / "table")
+    table = FittedTable.load(OLD / "table")
     assert table.facts.settings.ridge is not None
     assert table.classes == ["no", "yes"]
 
@@ -179,12 +179,12 @@ def test_folders_of_earlier_versions_load() -> None:
 def test_linear_models_of_earlier_formats_predict_what_they_did(
     name: str, expected: list[float], tmp_path: Path
 ) -> None:
-    loaded = TableModel.load(OLD / name)
+    loaded = FittedTable.load(OLD / name)
     assert isinstance(loaded.model, LinearModel)
     rows = np.array([[0.0, 0.0, 0.0], [1.0, -1.0, 0.5], [-2.0, 0.25, 1.0]], dtype=np.float32)
     np.testing.assert_allclose(np.exp(loaded.predict(rows))[:, 1], expected, atol=1e-6)
     loaded.save(tmp_path / "m")
-    again = TableModel.load(tmp_path / "m")
+    again = FittedTable.load(tmp_path / "m")
     assert np.array_equal(again.predict(rows), loaded.predict(rows))
     assert again.model.temperature == loaded.model.temperature
     assert again.model.fit == loaded.model.fit  # type: ignore[union-attr]

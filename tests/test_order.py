@@ -12,8 +12,8 @@ import pytest
 from bagwise import LLPClassifier, stored_bags
 from bagwise.tables.fitting import fit_table
 from bagwise.tables.labels.label_file import read_labels
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.linear_model import LinearModel
-from bagwise.tables.model.table_model import TableModel
 
 N_BAGS = 23
 
@@ -46,17 +46,17 @@ def shuffled(items: list[str], seed: int = 1) -> list[str]:
 @pytest.fixture(scope="module")
 def model(
     tmp_path_factory: pytest.TempPathFactory, lines: tuple[list[str], list[str]]
-) -> TableModel:
+) -> FittedTable:
     return fit_table(*written(tmp_path_factory.mktemp("order"), *lines), model="linear")
 
 
-def state(model: TableModel) -> dict[str, npt.NDArray[Any]]:
+def state(model: FittedTable) -> dict[str, npt.NDArray[Any]]:
     if isinstance(model.model, LinearModel):
         return {"weights": model.model.weights, "intercept": model.model.intercept}
     return {name: x.numpy() for name, x in model.model.classifier.model_.state_dict().items()}
 
 
-def same_model(one: TableModel, other: TableModel) -> None:
+def same_model(one: FittedTable, other: FittedTable) -> None:
     """Bit for bit."""
     assert all(np.array_equal(x, state(other)[name]) for name, x in state(one).items())
     assert one.held_out == other.held_out
@@ -90,7 +90,7 @@ def test_the_order_of_lines_in_the_label_file_does_not_change_the_model(
 
 
 def test_a_long_label_file_in_any_order_makes_the_model_of_a_wide_one(
-    tmp_path: Path, lines: tuple[list[str], list[str]], model: TableModel
+    tmp_path: Path, lines: tuple[list[str], list[str]], model: FittedTable
 ) -> None:
     rows, labels = lines
     long = [
@@ -104,7 +104,7 @@ def test_a_long_label_file_in_any_order_makes_the_model_of_a_wide_one(
 
 
 def test_class_columns_in_another_order_make_the_same_model(
-    tmp_path: Path, lines: tuple[list[str], list[str]], model: TableModel
+    tmp_path: Path, lines: tuple[list[str], list[str]], model: FittedTable
 ) -> None:
     rows, labels = lines
     paths = written(tmp_path, rows, labels)
@@ -114,7 +114,7 @@ def test_class_columns_in_another_order_make_the_same_model(
 
 
 def test_the_order_of_rows_changes_the_model_by_rounding_alone(
-    tmp_path: Path, lines: tuple[list[str], list[str]], model: TableModel
+    tmp_path: Path, lines: tuple[list[str], list[str]], model: FittedTable
 ) -> None:
     rows, labels = lines
     other = fit_table(*written(tmp_path, shuffled(rows), labels), model="linear")
@@ -139,7 +139,7 @@ def test_files_in_another_order_are_the_same_table(
 
 
 def test_a_store_and_its_model_are_the_same_for_any_order_of_the_label_file(
-    tmp_path: Path, lines: tuple[list[str], list[str]], model: TableModel
+    tmp_path: Path, lines: tuple[list[str], list[str]], model: FittedTable
 ) -> None:
     rows, labels = lines
     one = stored_bags(*written(tmp_path, rows, labels), tmp_path / "sorted", "100MB")

@@ -19,7 +19,7 @@ import bagwise
 from bagwise.cli import app
 from bagwise.paper.run import execute, read_results
 from bagwise.paper.settings import RunSettings
-from bagwise.reports import sweep_report
+from bagwise.paper.sweep_page import sweep_report
 from bagwise.tables.fitting import fit_table
 
 PACKAGE = Path(bagwise.__file__).parent

@@ -29,7 +29,7 @@ from bagwise.tables.encode.learn_columns import ColumnLearner, ordered_of
 from bagwise.tables.encode.number_columns import _Sample, far_values, is_heavy
 from bagwise.tables.fitting import fit_table
 from bagwise.tables.match.heavy_tails import log_gain
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.notation import Written
 from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.values import numbers_of
@@ -344,7 +344,7 @@ def table_of(folder: Path, X: Any, y: Any, seed: int = 0) -> Path:
     return folder
 
 
-def fitted(folder: Path, **options: Any) -> TableModel:
+def fitted(folder: Path, **options: Any) -> FittedTable:
     return fit_table(folder / "rows.csv", "ward", folder / "bags.csv", model="linear", **options)
 
 

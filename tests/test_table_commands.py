@@ -27,7 +27,7 @@ from bagwise import LLPClassifier, read_bags
 from bagwise.cli import app
 from bagwise.limits import Limits
 from bagwise.tables.fitting import fit_table
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use import label as labeling
 from bagwise.tables.use import predict as predicting
 from bagwise.tables.use import prediction_file
@@ -82,7 +82,7 @@ def test_fit_says_what_it_did(made: Path) -> None:
         "overall share",
     ):
         assert text in output
-    model = TableModel.load(made / "m")
+    model = FittedTable.load(made / "m")
     assert model.columns.names == ["blood", "smoker", "group"]
     assert model.facts.held_out.n_bags == 24
     assert model.facts.held_out.log_likelihood > model.facts.held_out.baseline
@@ -227,7 +227,7 @@ def test_rows_without_a_label_are_left_out_of_an_evaluation(made: Path, tmp_path
 
 
 def test_auc_and_what_needs_no_model_agree_with_scikit_learn(made: Path) -> None:
-    model, truth = TableModel.load(made / "m"), pcsv.read_csv(made / "truth.csv")
+    model, truth = FittedTable.load(made / "m"), pcsv.read_csv(made / "truth.csv")
     scores = evaluate_table(model, made / "truth.csv", "truth")
     y = np.array(truth.column("truth").to_pylist())
     p = np.exp(model.log_probs(model.columns.encode(truth.to_batches()[0])))
@@ -629,7 +629,7 @@ def test_a_model_predicts_also_where_the_facts_of_its_fit_are_damaged(table: Pat
     code, output = command("predict", table / "m", table / "rows.csv", "--out", table / "p.csv")
     assert code == 0, output
     with pytest.raises(ValueError, match="held_out is missing"):
-        _ = TableModel.load(table / "m").facts
+        _ = FittedTable.load(table / "m").facts
 
 
 @pytest.mark.parametrize("epochs", [3, None], ids=["given", "chosen"])
@@ -638,7 +638,7 @@ def test_facts_of_a_fit_are_the_same_before_and_after_their_file(
 ) -> None:
     arguments = (made / "rows.csv", "ward", made / "bags.csv")
     fitted = fit_table(*arguments, model="linear", lr=0.03, epochs=epochs, out=tmp_path / "m")
-    assert TableModel.load(tmp_path / "m").facts == fitted.facts
+    assert FittedTable.load(tmp_path / "m").facts == fitted.facts
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -797,7 +797,7 @@ def test_read_only_arrays_are_as_good_as_others(made: Path, tmp_path: Path) -> N
     """PyTorch warns of such arrays, and a warning is an error in these tests."""
     X, wards, counts, _ = read_bags(made / "rows.parquet", "ward", made / "bags.csv")
     np.save(tmp_path / "X.npy", X)
-    model = TableModel.load(made / "m")
+    model = FittedTable.load(made / "m")
     expected = LLPClassifier(model="linear", epochs=1, random_state=0).fit(X, wards, counts)
     log_probs = model.log_probs(X)
     for same in (

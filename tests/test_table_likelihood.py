@@ -15,8 +15,8 @@ from bagwise.cli import app
 from bagwise.limits import Limits
 from bagwise.tables.fitting import fit_table
 from bagwise.tables.model.bag_differences import BagsDiffer
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.linear_model import LinearModel
-from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.search import linear_candidates as linear
 from bagwise.tables.use.evaluate import evaluate_table
 
@@ -49,7 +49,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, Path]:
     return write(tmp_path_factory.mktemp("plain"), X, y, np.arange(600) % 60)
 
 
-def slopes(model: TableModel) -> FloatArray:
+def slopes(model: FittedTable) -> FloatArray:
     """Of the second class against the first."""
     assert isinstance(model.model, LinearModel)
     difference: FloatArray = model.model.weights[:, 1] - model.model.weights[:, 0]
@@ -83,7 +83,7 @@ def test_chance_does_not_decide(plain: tuple[Path, str, Path]) -> None:
 
 def test_what_was_saved_predicts_the_same(plain: tuple[Path, str, Path], tmp_path: Path) -> None:
     model = fit_table(*plain, model="linear", out=tmp_path / "m")
-    again = TableModel.load(tmp_path / "m")
+    again = FittedTable.load(tmp_path / "m")
     assert again.facts == model.facts
     inputs = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
     assert (again.log_probs(inputs) == model.log_probs(inputs)).all()

@@ -20,7 +20,7 @@ from bagwise.posterior import log_likelihoods
 from bagwise.tables import fitting
 from bagwise.tables.assess.held_out import assess
 from bagwise.tables.model.fit_file import from_json, to_json
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.training.evaluation import predict_logits
 from bagwise.training.temperature import divide_logits
 
@@ -89,7 +89,7 @@ def test_predictions_have_the_temperature_and_the_model_says_so(
     assert plain.facts.settings.temperature == 1.0
     monkeypatch.setattr(fitting, "fit_temperature", lambda *_: 2.0)
     fitting.fit_table(*files, model="linear", out=tmp_path / "model")
-    model = TableModel.load(tmp_path / "model")
+    model = FittedTable.load(tmp_path / "model")
     inputs = np.linspace(-2, 2, 9, dtype=np.float32)[:, None]
     expected = tempered(plain.log_probs(inputs), 2.0)
     np.testing.assert_allclose(model.log_probs(inputs), expected, rtol=1e-9)

@@ -13,7 +13,7 @@ from bagwise.paper.export import read_runs
 from bagwise.paper.figures import draw_figures
 from bagwise.paper.run import RESULT, RunResult, versions, write_result
 from bagwise.paper.settings import RunSettings
-from bagwise.reports.sweep_page import sweep_report
+from bagwise.paper.sweep_page import sweep_report
 
 RUN = RunSettings("digits", "linear", "cc", 16, 1e-3, 1, 0, engine="exact")
 

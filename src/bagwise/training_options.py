@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from bagwise.checks import Check, Rule, maybe, number, one_of, or_else, plain, short_text, whole
@@ -177,9 +178,8 @@ class TrainingOptions:
             option.check(getattr(self, name), name)
             object.__setattr__(self, name, plain(getattr(self, name)))
         if self.augment is not None:
-            from bagwise.augmentations import find_augmentation
-
-            find_augmentation(self.augment)  # is there one of that name?
+            # Is there one of that name? Only who trains, and has PyTorch, asks.
+            import_module("bagwise.augmentations").find_augmentation(self.augment)
         for name, unused in (
             ("optimizer", callable(self.optimizer)),
             ("schedule", callable(self.schedule) or self.schedule in OWN_SCHEDULES),

@@ -18,7 +18,7 @@ from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
     from bagwise.labels.targets import NumbersAre
-    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.use.counts import Counts
     from bagwise.tables.use.effects import Effect
     from bagwise.tables.use.estimate import GroupShare
@@ -63,7 +63,7 @@ def explain(
     Intervals allow for the bags being a sample.
     """
     from bagwise.tables.labels.label_options import numbers_are_of
-    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import spooled
     from bagwise.tables.use.effects import effects
     from bagwise.tables.use.importance import importances
@@ -72,7 +72,7 @@ def explain(
         counts = counts_of(bag, labels, numbers_are_of(labels_are, noise, clipped), skip_unmatched)
         if bool(data) != (counts is not None):
             raise UsageError("rows are given together with --bag and --labels, or none of them is.")
-        fitted = TableModel.load(model)
+        fitted = FittedTable.load(model)
         if counts is None:
             found = effects(fitted)
             if out is not None:
@@ -101,7 +101,7 @@ def counts_of(
     return Counts(columns_of(bag), labels, labels_are, skip_unmatched)
 
 
-def _show_effects(fitted: TableModel, found: list[Effect]) -> None:
+def _show_effects(fitted: FittedTable, found: list[Effect]) -> None:
     """A table for each class, but one of two classes."""
     from bagwise.cli.terminal import show_doubts
     from bagwise.tables.use.effects import SHARED, too_few_bags
@@ -189,7 +189,7 @@ def estimate(
     from bagwise.cli.terminal import show_doubts, show_surprises
     from bagwise.tables.encode.columns import Surprises
     from bagwise.tables.labels.label_options import numbers_are_of
-    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import columns_of, spooled
     from bagwise.tables.use.effects import too_few_bags
     from bagwise.tables.use.estimate import estimate_shares
@@ -198,7 +198,7 @@ def estimate(
         if figure is not None:
             refuse_picture(figure, force)
         names = columns_of(by)
-        fitted = TableModel.load(model)
+        fitted = FittedTable.load(model)
         counts, surprises = None, Surprises()
         if labels is not None or fitted.known_bags is None:
             known = numbers_are_of(labels_are, noise, clipped)

@@ -80,13 +80,13 @@ def predict(
     """
     from bagwise.cli.terminal import show_bags_used, show_doubts, show_written
     from bagwise.tables.labels.label_options import numbers_are_of
-    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import columns_of, spooled
     from bagwise.tables.use.predict import predict_table
     from bagwise.tables.use.predict_on_ray import predict_on_ray
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
-        fitted = TableModel.load(model)
+        fitted = FittedTable.load(model)
         if on_ray(ray, ray_address, workers):
             if labels is not None or "-" in data:
                 raise UsageError(
@@ -154,12 +154,12 @@ def label(
     """
     from bagwise.cli.terminal import show_label_columns, show_unused_labels, show_written
     from bagwise.tables.labels.label_options import numbers_are_of
-    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import columns_of, spooled
     from bagwise.tables.use.label import label_table
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
-        fitted = TableModel.load(model)
+        fitted = FittedTable.load(model)
         written = label_table(
             fitted,
             files,
@@ -192,12 +192,12 @@ def evaluate(
     A model with bag effects uses those of its bags, where the table has the bag's columns.
     """
     from bagwise.cli.terminal import show_scores, show_surprises
-    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import spooled
     from bagwise.tables.use.evaluate import evaluate_table
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
-        scores = evaluate_table(TableModel.load(model), files, target, progress=output.for_people)
+        scores = evaluate_table(FittedTable.load(model), files, target, progress=output.for_people)
     output.result(scores)
     show_scores(scores)
     show_surprises(scores.surprises)

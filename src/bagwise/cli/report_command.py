@@ -15,7 +15,7 @@ from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
     from bagwise.reports import Answers
-    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.use.counts import Counts
 
 
@@ -50,7 +50,7 @@ def report(
     from bagwise.storage.files import begins, refuse_foreign, write_atomically
     from bagwise.storage.model_folder import CONFIG, FIT
     from bagwise.tables.labels.label_options import numbers_are_of
-    from bagwise.tables.model.table_model import TableModel
+    from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import columns_of, spooled
 
     with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
@@ -61,7 +61,7 @@ def report(
         if out.resolve().is_relative_to(folder.resolve()):
             raise UsageError(f"{out} is inside {folder}; choose another place for the page.")
         if (folder / CONFIG).exists():
-            model = TableModel.load(folder)
+            model = FittedTable.load(folder)
             known = numbers_are_of(labels_are, noise, clipped)
             counts = counts_of(bag, labels, known, skip_unmatched)
             answers = _answers(model, files, columns_of(by), counts)
@@ -69,7 +69,7 @@ def report(
         elif data or by or bag or labels:
             raise UsageError(f"{folder} is no model; rows and their options are for models.")
         else:
-            from bagwise.reports import sweep_report
+            from bagwise.paper.sweep_page import sweep_report
 
             content = sweep_report(read_some([folder]), str(folder))
         opening = content.partition("<title>")[0].encode()  # the same in every report
@@ -78,7 +78,7 @@ def report(
     typer.echo(out)
 
 
-def _answers(model: TableModel, files: list[str], by: list[str], counts: Counts | None) -> Answers:
+def _answers(model: FittedTable, files: list[str], by: list[str], counts: Counts | None) -> Answers:
     from bagwise.reports import Answers
     from bagwise.tables.use.estimate import estimate_shares
     from bagwise.tables.use.importance import importances

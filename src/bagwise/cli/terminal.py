@@ -12,7 +12,7 @@ from bagwise.cli.app import console
 from bagwise.errors import InputError
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.bag_differences import log_odds
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.evaluate import Scores
 from bagwise.tables.use.prediction_file import Written
 from bagwise.wording import counted
@@ -20,7 +20,7 @@ from bagwise.wording import counted
 MOST_SHOWN = 15  # classes in a square table of confusions
 
 
-def show_fit(fitted: TableModel) -> None:
+def show_fit(fitted: FittedTable) -> None:
     """What was learnt from, what was chosen, and how well held-out bags are fitted."""
     facts, columns = fitted.facts, fitted.columns
     data, settings = facts.data, facts.settings
@@ -137,7 +137,7 @@ def show_label_columns(written: Written, relative: bool = False) -> None:
     )
 
 
-def show_unused_labels(model: TableModel) -> None:
+def show_unused_labels(model: FittedTable) -> None:
     """That `fit` knew labels of rows which `label` was not told."""
     with suppress(InputError):  # of a damaged fit.json
         if model.facts.data.labelled_rows:
@@ -147,7 +147,7 @@ def show_unused_labels(model: TableModel) -> None:
             )
 
 
-def show_doubts(model: TableModel) -> None:
+def show_doubts(model: FittedTable) -> None:
     """What `fit` said of a model, where there was reason to doubt it."""
     try:
         facts = model.facts

@@ -13,7 +13,7 @@ from bagwise.reports import charts, overview, whiskers
 from bagwise.reports.page import Picture, drawn, render
 from bagwise.tables.encode.number_columns import shown
 from bagwise.tables.model.fit_facts import FitFacts, SurprisingBag
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.effects import SHARED, Effect, effects
 from bagwise.tables.use.estimate import GroupShare
 from bagwise.tables.use.importance import Importance
@@ -38,7 +38,7 @@ class Answers:
 
 
 def model_report(
-    model: TableModel, source: str = "fit.json of the model folder", answers: Answers | None = None
+    model: FittedTable, source: str = "fit.json of the model folder", answers: Answers | None = None
 ) -> str:
     """One HTML page about what was fitted, how well, and what to look at.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bagwise.errors import InputError
-from bagwise.tables.model.table_model import TableModel as FittedTable
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
 from bagwise.tables.read.paths import columns_of
 from bagwise.tables.use.counts import Counts

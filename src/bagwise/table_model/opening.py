@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bagwise.table_model.model import Names, TableModel
-from bagwise.tables.model.table_model import TableModel as FittedTable
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
 
 if TYPE_CHECKING:

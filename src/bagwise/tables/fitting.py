@@ -35,9 +35,9 @@ from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.encode.learn_columns import Ordered, ordered_of
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings, Tried
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.network_room import REMEDY, network_room, there_is_torch
 from bagwise.tables.model.stored_covariance import fit_of, intervals_of
-from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.read.paths import columns_of
 from bagwise.tables.read.source import Table
 from bagwise.tables.search import linear_candidates as linear
@@ -87,7 +87,7 @@ def fit_table(
     progress: bool = False,
     ray: AbstractContextManager[object] | None = None,
     limits: Limits = LIMITS,
-) -> TableModel:
+) -> FittedTable:
     """Fit a model to a table with bags; what is not given is chosen on held-out bags.
 
     The linear model is fitted by maximum likelihood, its ridge chosen on held-out bags, unless
@@ -254,7 +254,7 @@ def fit_table(
         found = _intervals(chosen, encoded, splits, work, progress, limits)
         named = targets.ids[: len(targets.ids) - rows.alone]
         known_bags = linear.known_bags(chosen, key, named)
-        fitted = TableModel(fitted_model, rows.columns, facts, found, known_bags, table.encode())
+        fitted = FittedTable(fitted_model, rows.columns, facts, found, known_bags, table.encode())
         work.publish(fitted.save)
     remove_store(out) if kept_rows is None else kept_rows.done()
     return fitted

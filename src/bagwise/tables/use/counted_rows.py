@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import MatchedRows, match_rows
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.use.counts import Counts
 
 
 def matched_rows(
-    model: TableModel, source: RowSource, counts: Counts, progress: bool = False
+    model: FittedTable, source: RowSource, counts: Counts, progress: bool = False
 ) -> MatchedRows:
     """Which bag of the label file each row is in."""
     key = list(counts.key)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bagwise.errors import InputError
 from bagwise.tables.encode.columns import Column, Role
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 
 SHARED = "one of many values"
 _UNITS = {"numeric": "1", "boolean": "true instead of false", "date": "a day"}
@@ -39,7 +39,7 @@ class Effect:
     unit: str
 
 
-def effects(model: TableModel, level: float = 0.95) -> list[Effect]:
+def effects(model: FittedTable, level: float = 0.95) -> list[Effect]:
     """The effect of every encoded column, the surest first.
 
     Coefficients and errors are those of `fit_for_intervals` and `covariance` in
@@ -73,7 +73,7 @@ def effects(model: TableModel, level: float = 0.95) -> list[Effect]:
     return sorted(listed, key=lambda effect: -abs(effect.effect) / max(effect.error, 1e-300))
 
 
-def too_few_bags(model: TableModel) -> str:
+def too_few_bags(model: FittedTable) -> str:
     """A sentence where there are too few bags for what a linear model's intervals are made of."""
     if model.intervals is None:
         return ""
@@ -84,7 +84,7 @@ def too_few_bags(model: TableModel) -> str:
     return f"There are {bags:,} bags for {coefficients:,} coefficients: the intervals say little."
 
 
-def _encoded(model: TableModel) -> list[tuple[Column, str, Role]]:
+def _encoded(model: FittedTable) -> list[tuple[Column, str, Role]]:
     columns = model.columns.columns
     return [(column, name, role) for column in columns for name, role in column.encoded]
 

@@ -15,8 +15,8 @@ from bagwise.likelihood import group_shares_with_effects
 from bagwise.tables.encode.columns import Columns, Surprises
 from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.match.bag_table import encode_rows
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.known_bags import KnownBags
-from bagwise.tables.model.table_model import TableModel
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.counted_rows import matched_rows
@@ -52,7 +52,7 @@ class GroupShare:
 
 
 def estimate_shares(
-    model: TableModel,
+    model: FittedTable,
     data: Table,
     by: Sequence[str],
     counts: Counts | None = None,
@@ -139,7 +139,7 @@ def estimate_shares(
     ]
 
 
-def _bag_columns(model: TableModel, source: RowSource, given: Sequence[str]) -> list[str]:
+def _bag_columns(model: FittedTable, source: RowSource, given: Sequence[str]) -> list[str]:
     """The columns that name the bags of rows, for a model with bag effects."""
     source.require(given)
     names = model.bag_columns(source.schema.names, given)

@@ -14,7 +14,7 @@ from bagwise.errors import InputError
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.bag_names import bag_ids
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.read.values import category_texts, cleaned
 
@@ -67,7 +67,7 @@ class Scores:
         return float(known.mean()) if len(known) else float("nan")
 
 
-def evaluate_table(model: TableModel, data: Table, target: str, progress: bool = False) -> Scores:
+def evaluate_table(model: FittedTable, data: Table, target: str, progress: bool = False) -> Scores:
     """Compare predictions with the column `target`.
 
     Rows without a label are left out: blank cells, and words for a missing value (`NA`) that are no

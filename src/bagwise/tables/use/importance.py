@@ -14,7 +14,7 @@ from bagwise.posterior import log_likelihoods
 from bagwise.progress import WorkProgress
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.match.bag_table import encode_rows
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.counted_rows import matched_rows
 from bagwise.tables.use.counts import Counts
@@ -42,7 +42,7 @@ class Importance:
 
 
 def importances(
-    model: TableModel,
+    model: FittedTable,
     data: Table,
     counts: Counts,
     *,
@@ -91,7 +91,7 @@ def importances(
 
 
 def _falls(
-    model: TableModel,
+    model: FittedTable,
     inputs: Inputs,
     bags: Bags,
     widths: list[int],

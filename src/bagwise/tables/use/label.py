@@ -16,7 +16,7 @@ from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import match_rows, places
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.prediction_file import (
     Out,
@@ -32,7 +32,7 @@ _CHUNK = 200_000  # instances of bags that are labelled at a time
 
 
 def label_table(
-    model: TableModel,
+    model: FittedTable,
     data: Table,
     key: list[str],
     labels: Table,

@@ -13,7 +13,7 @@ from bagwise.limits import LIMITS, Limits
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.bag_names import bag_ids
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.counts import Counts
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def predict_table(
-    model: TableModel,
+    model: FittedTable,
     data: Table,
     out: Out,
     keep: Sequence[str] | None = None,
@@ -80,7 +80,7 @@ def predict_table(
 
 
 def predict_rows(
-    model: TableModel,
+    model: FittedTable,
     source: RowSource,
     schema: pa.Schema,
     out: Out,

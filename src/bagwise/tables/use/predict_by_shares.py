@@ -14,7 +14,7 @@ from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.known_shares import refuse_inexact, shares_of
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import match_some
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.prediction_file import (
@@ -28,7 +28,7 @@ from bagwise.tables.use.prediction_file import (
 
 
 def predict_by_shares(
-    model: TableModel,
+    model: FittedTable,
     source: RowSource,
     counts: Counts,
     out: Out,

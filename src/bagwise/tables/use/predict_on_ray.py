@@ -16,7 +16,7 @@ from bagwise.ray_cluster import cluster, do_all
 from bagwise.storage.files import unfinished
 from bagwise.storage.model_folder import replace_folder
 from bagwise.tables.encode.columns import Surprises
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.paths import Paths
 from bagwise.tables.read.source import open_rows
 from bagwise.tables.use.predict import predict_rows
@@ -61,7 +61,7 @@ def predict_on_ray(
         workers: at most; one for each core if not given.
         force: replace also a folder that holds other files.
     """
-    fitted = TableModel.load(model)
+    fitted = FittedTable.load(model)
     source = open_rows(data)
     _check_folder(out, source.files, model, fitted.classes, force)
     source.require([*key, *fitted.columns.names])
@@ -154,9 +154,9 @@ def _predicted(settings: _Settings, file: Path, out: Path) -> Written | str:
 
 
 @lru_cache(maxsize=1)
-def _loaded(model: Path) -> TableModel:
+def _loaded(model: Path) -> FittedTable:
     """Read once by each process; these end with the command."""
-    return TableModel.load(model)
+    return FittedTable.load(model)
 
 
 def _sum(total: Written, found: Written) -> Written:

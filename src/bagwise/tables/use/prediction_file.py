@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from bagwise.errors import InputError
 from bagwise.storage.files import refuse_foreign, unfinished
 from bagwise.tables.encode.columns import Surprises
-from bagwise.tables.model.table_model import TableModel
+from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import open_rows
 
@@ -69,7 +69,7 @@ class Written(NamedTuple):
 
 
 def kept_columns(
-    source: RowSource, model: TableModel, keep: Sequence[str] | None, *more: str
+    source: RowSource, model: FittedTable, keep: Sequence[str] | None, *more: str
 ) -> list[str]:
     """The columns to copy, checked against those that are added."""
     if keep is None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TableModel:
+class FittedTable:
     """A fitted model, what the columns of its table mean, and how it was fitted.
 
     Attributes:
@@ -158,7 +158,7 @@ class TableModel:
         archive.save_folder(Path(os.path.realpath(path)), files)
 
     @classmethod
-    def load(cls, path: Path) -> TableModel:
+    def load(cls, path: Path) -> FittedTable:
         """Read a model folder; what is missing, damaged or too new is a ValueError."""
         archive.recover(path)
         if not path.is_dir():
