@@ -135,8 +135,10 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 f"there is one class, {targets.classes.tolist()[0]!r}; at least two are needed."
             )
         self.classes_, self._from_bags = targets.classes, proportions is not None
-        d = rows.shape[1]
-        self._mean, self._std = _scales(rows) if self.standardize else (np.zeros(d), np.ones(d))
+        self._mean: FloatArray = np.zeros(rows.shape[1])
+        self._std: FloatArray = np.ones(rows.shape[1])
+        if self.standardize:
+            self._mean, self._std = _scales(rows)
         self._X = (rows[targets.order] - self._mean) / self._std
         self._bags = targets.bags
         self.__dict__.pop("covariance_", None)

@@ -16,7 +16,6 @@ from functools import cache
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp, ndtri
-from scipy.stats import qmc
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import inline, kernel, over_bags
@@ -39,6 +38,8 @@ def normal_nodes(dimensions: int) -> tuple[FloatArray, FloatArray]:
     3.0
     """
     if dimensions > 2:
+        from scipy.stats import qmc  # takes a second to import
+
         sobol = qmc.Sobol(dimensions, seed=0).random(_DRAWS // 2)
         half: FloatArray = ndtri(np.clip(sobol, 1e-6, 1 - 1e-6))
         draws = np.concatenate([half, -half])

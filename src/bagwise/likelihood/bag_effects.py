@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError
@@ -199,4 +199,4 @@ def bags_differ(z: npt.ArrayLike, bags: Bags) -> tuple[float, float]:
         contrasts(len(classes)),
         np.zeros(len(part)),
     )
-    return tau, 0.5 * float(chi2.sf(2 * gain, 1)) if gain > 0 else 1.0
+    return tau, 0.5 * float(chdtrc(1, 2 * gain)) if gain > 0 else 1.0

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.special import softmax
-from scipy.stats import t as student
+from scipy.special import softmax, stdtrit  # scipy.stats takes a second to import
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import number, whole
@@ -102,7 +101,7 @@ class Covariance:
     def quantile(self, level: float = 0.95) -> float:
         """How many standard errors an interval reaches to either side: Student's t, B - 1."""
         number(above=0, below=1)(level, "level")
-        return float(student.ppf(0.5 + level / 2, max(self.n_bags - 1, 1)))
+        return float(stdtrit(max(self.n_bags - 1, 1), 0.5 + level / 2))
 
     def group_shares(
         self, X: npt.ArrayLike, groups: npt.ArrayLike, n_groups: int | None = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood._effects import normal_nodes
@@ -99,6 +98,8 @@ def drawn_counts(
         interval.
     """
     C = bags.n_classes
+    from scipy.stats import qmc  # takes a second to import
+
     uniform = qmc.Sobol(C - 1, seed=0).random(_DRAWS)
     shifts = ndtri(np.clip(uniform, 1e-6, 1 - 1e-6)) @ contrasts(C).T
     below, at = np.empty(bags.counts.shape), np.empty(bags.counts.shape)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -55,14 +54,15 @@ def draw_held_out(facts: FitFacts, label: str, axes: Axes | None = None) -> Axes
     return found
 
 
-def _axes(axes: Axes | None, lines: int | None = None) -> Any:
+def _axes(axes: Axes | None, lines: int | None = None) -> Axes:
     """The axes that were given, or new ones of pyplot, which notebooks show."""
     if axes is not None:
         return axes
     from matplotlib import pyplot
 
     size = (4.2, 4.0) if lines is None else (5.0, 1.2 + 0.24 * lines)
-    return pyplot.subplots(figsize=size, layout="constrained")[1]
+    made: Axes = pyplot.subplots(figsize=size, layout="constrained")[1]
+    return made
 
 
 def _true(facts: FitFacts) -> str:

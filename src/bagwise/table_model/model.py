@@ -370,7 +370,7 @@ class TableModel:
 
     # --- helpers
 
-    def _bag(self, bag: Names | None) -> Sequence[str]:
+    def _bag(self, bag: Names | None) -> list[str]:
         """The bag's columns, those of the fit if they are not given."""
         return columns_of(bag) or list(self.facts.data.bag_columns)
 

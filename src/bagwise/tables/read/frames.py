@@ -69,9 +69,9 @@ def to_arrow(frame: Any, name: str, keys: Sequence[str] = ()) -> pa.Table:
             table = pa.table(frame)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InputError(f"{name} cannot be read as a table: {error}") from error
-        columns = [_plain_text(column) for column in table.columns]
-        return pa.Table.from_arrays(columns, names=table.column_names)
-    columns = {}
+        plain = [_plain_text(column) for column in table.columns]
+        return pa.Table.from_arrays(plain, names=table.column_names)
+    columns: dict[str, Any] = {}
     for key in keys:
         if key in (frame.index.names or ()) and key not in frame.columns:
             columns[key] = _column(frame.index.get_level_values(key), key, name)

@@ -100,7 +100,7 @@ def rows_in_memory(
 
 def rows_in_store(
     data: Paths, labels: LabelTable, asked: Asked, store: Store, budget: int, progress: bool
-) -> tuple[list[Path], MatchedRows, StoredRows]:
+) -> tuple[Sequence[Path], MatchedRows, StoredRows]:
     """The same within a budget of memory, the rows in a store."""
 
     def say(size: int, are_there: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.likelihood.ridge import mean_per_instance
@@ -81,7 +81,7 @@ def importances(
     widths = [len(column.encoded_names) for column in model.columns.columns]
     with WorkProgress("importance", "shuffles", len(widths) * REPEATS, progress) as bar:
         falls = _falls(model, inputs, bags, widths, rng, bar)
-    quantile = float(student.ppf(0.975, max(len(bags) - 1, 1)))
+    quantile = float(stdtrit(max(len(bags) - 1, 1), 0.975))
     listed = []
     for column, of_bags in zip(model.columns.columns, falls, strict=True):
         fall, error = mean_per_instance(of_bags, bags)

@@ -82,7 +82,7 @@ def predict_on_ray(
 
 
 def _check_folder(
-    out: Path, inputs: list[Path], model: Path, classes: Sequence[str], force: bool
+    out: Path, inputs: Sequence[Path], model: Path, classes: Sequence[str], force: bool
 ) -> None:
     if out.suffix:
         raise InputError(
@@ -108,7 +108,7 @@ def _check_folder(
 
 
 def _results(
-    files: list[Path], new: Path, settings: _Settings, workers: int | None, bar: RowProgress
+    files: Sequence[Path], new: Path, settings: _Settings, workers: int | None, bar: RowProgress
 ) -> list[Written]:
     """What was found in each file, in their order."""
     digits = max(5, len(str(len(files))))
