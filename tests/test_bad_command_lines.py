@@ -70,7 +70,7 @@ def refuses(*arguments: object) -> str:
     done = run(*arguments)
     assert isinstance(done.exception, SystemExit), repr(done.exception)
     lines = done.stderr.splitlines()
-    assert done.exit_code == 2, done.output
+    assert done.exit_code in (2, 3), done.output
     assert lines[-1].startswith("Error: "), done.output
     assert "Traceback" not in done.output
     return lines[-1]
@@ -468,7 +468,7 @@ def test_too_little_memory_is_one_line_that_says_what_to_do(
 ) -> None:
     monkeypatch.setattr(place, lambda *_, **__: fail())
     done = run(*arguments)
-    assert done.exit_code == 2, done.output
+    assert done.exit_code in (2, 3), done.output
     last = done.stderr.splitlines()[-1]
     assert last.startswith("Error: there is not enough memory (")
     assert advice in last

@@ -596,7 +596,7 @@ def test_every_kind_of_column_goes_from_the_command_line_to_predictions(tmp_path
     for part in ("S &lt; M &lt; L", "hashed into 64 columns", "written as 1,234.5"):
         assert part in text
     result = CliRunner().invoke(app, [*map(str, files), "--ordered", "size=S<M"])
-    assert result.exit_code == 2
+    assert result.exit_code in (2, 3)
     assert "'L'" in result.stderr
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, UsageError
 
 LEAST = 64_000_000  # bytes, below which nothing can be done
 _MOST = 2**63
@@ -29,18 +29,18 @@ def bytes_of(text: str | int) -> int:
     else:
         found = _SIZE.fullmatch(str(text).strip())
         if found is None:
-            raise InputError(
+            raise UsageError(
                 f"memory is {str(text)!r}; a size such as 500MB, 2GB or 1.5GiB is expected."
             )
         unit = (found[2] or "").lower()
         wanted = float(found[1]) * {**_UNITS, **_BINARY}[unit]
         if wanted >= _MOST:
-            raise InputError(
+            raise UsageError(
                 f"memory is {text}, which no machine has; a size such as 500MB or 2GB is expected."
             )
         size = round(wanted)
     if size < LEAST:
-        raise InputError(f"memory is {text}; at least {shown_size(LEAST)} are needed.")
+        raise UsageError(f"memory is {text}; at least {shown_size(LEAST)} are needed.")
     return size
 
 

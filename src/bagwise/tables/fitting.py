@@ -17,7 +17,7 @@ import numpy.typing as npt
 import bagwise
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import whole
-from bagwise.errors import InputError
+from bagwise.errors import InputError, UsageError
 from bagwise.labels.targets import NumbersAre
 from bagwise.likelihood.splits import Split, splits_of
 from bagwise.likelihood.temperature import fit_temperature, tempered
@@ -302,7 +302,7 @@ def _intervals(
 
 def _check_model(model: str) -> None:
     if model not in (*MODELS, "auto"):
-        raise InputError(f"model is {model!r}; choose one of auto, {', '.join(MODELS)}.")
+        raise UsageError(f"model is {model!r}; choose one of auto, {', '.join(MODELS)}.")
 
 
 def _models(model: str, n_bags: int) -> list[str]:

@@ -16,7 +16,7 @@ from bagwise.bags import (
     Laplace,
     Noise,
 )
-from bagwise.errors import InputError
+from bagwise.errors import InputError, UsageError
 from bagwise.labels.kinds import NumbersAre, Rounded, are_percentages
 
 NOISES: dict[str, type[Noise]] = {
@@ -53,14 +53,14 @@ def numbers_are_of(labels_are: str, noise: str | None = None, clipped: bool = Fa
     """
     if noise is None:
         if labels_are == "noisy":
-            raise InputError(f"--labels-are noisy needs --noise, which says how: {_EXPECTED}.")
+            raise UsageError(f"--labels-are noisy needs --noise, which says how: {_EXPECTED}.")
         if clipped:
-            raise InputError(
+            raise UsageError(
                 "--clipped is about noisy counts; say with --noise what noise they have."
             )
         return labels_are  # type: ignore[return-value]  # one of the words
     if labels_are not in ("auto", "noisy"):
-        raise InputError(
+        raise UsageError(
             f"--noise is given, but --labels-are is {labels_are}; noise is in counts "
             "(--labels-are noisy)."
         )
@@ -69,7 +69,7 @@ def numbers_are_of(labels_are: str, noise: str | None = None, clipped: bool = Fa
         width = float(text)
         if kind in NOISES and 0 < width < math.inf:
             return NOISES[kind](width, clipped)
-    raise InputError(
+    raise UsageError(
         f"--noise is {noise!r}; {_EXPECTED} is expected: the kind, and its scale or standard "
         "deviation, a positive number."
     )
