@@ -174,7 +174,7 @@ def category_texts(values: pa.Array) -> pa.Array:
     """
     plain = _plain(values)
     if is_text(plain.type):
-        # None for the nulls would damage the texts of a slice before pyarrow 24 (apache/arrow#49410).
+        # With None for the nulls, pyarrow before 24 damages slices of texts (apache/arrow#49410).
         nulls = pa.nulls(len(plain), pa.string())
         return pc.if_else(pc.equal(pc.utf8_trim_whitespace(plain), ""), nulls, plain)
     if pa.types.is_floating(plain.type):
