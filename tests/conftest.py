@@ -43,11 +43,18 @@ _in_quick_test = False
 _start = multiprocessing.process.BaseProcess.start
 
 
+def _is_question(program: Any, command: Any, *_: Any) -> bool:
+    """Whether a library asks what machine this is: its cores, its C library, its GPUs (Ray)."""
+    ray_asks = "cat /sys/module/amdgpu/initstate |grep live"
+    asks = program in ("lscpu", "uname", "/sbin/ldconfig")
+    return asks or list(command) == ["/bin/sh", "-c", ray_asks]
+
+
 def _watch(event: str, arguments: tuple[Any, ...] = ()) -> None:
     """Fail a quick test that starts a process; libraries may ask what machine this is."""
-    if arguments and arguments[0] in ("lscpu", "uname"):
-        return
     if _in_quick_test and event in ("subprocess.Popen", "os.fork", "os.posix_spawn", "start"):
+        if arguments and _is_question(*arguments):
+            return
         pytest.fail("the test starts a process; mark it with @pytest.mark.slow")
 
 

@@ -62,7 +62,8 @@ class Bar:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._bar.stop()
+        if not self._bar.disable:  # rich 13 ends a line even of a bar that is not shown
+            self._bar.stop()
 
 
 class RowProgress(Bar):

@@ -154,8 +154,8 @@ def fit_in_pieces(
     >>> X = np.array([[-1.], [1.], [-1.], [-1.], [1.], [1.]])
     >>> bags = Bags([2, 2, 2], [[1, 1], [2, 0], [0, 2]])
     >>> fit = fit_in_pieces(lambda begin, end: X[begin:end], 1, bags, most=3)
-    >>> fit.probabilities([[2.]]).argmax()
-    np.int64(1)
+    >>> int(fit.probabilities([[2.]]).argmax())
+    1
     """
     part, classes = occurring(bags)
     return fit_to(

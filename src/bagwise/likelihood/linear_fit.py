@@ -112,8 +112,8 @@ def fit_linear(
 
     >>> X = np.array([[-1.], [1.], [-1.], [-1.], [1.], [1.]])
     >>> fit = fit_linear(X, Bags([2, 2, 2], [[1, 1], [2, 0], [0, 2]]))
-    >>> fit.probabilities([[2.]]).argmax()
-    np.int64(1)
+    >>> int(fit.probabilities([[2.]]).argmax())
+    1
     """
     features = checked_features(X, bags)
     number(0)(bag_effects, "bag_effects")

@@ -142,7 +142,8 @@ def _check_together(config: dict[str, Any]) -> None:
 def classes_of(config: dict[str, Any]) -> npt.NDArray[Any]:
     """The class labels in their own type, each once."""
     classes, kind = config["classes"], np.dtype(config["classes_dtype"])
-    if kind.itemsize * len(classes) > _LARGEST:
+    # numpy 1 takes sizes modulo 2**32, with a sign.
+    if not 0 <= kind.itemsize * len(classes) <= _LARGEST:
         raise wrong(config["classes_dtype"], "classes_dtype", "a type of the labels' size")
     try:
         labels = np.array(classes, dtype=kind)

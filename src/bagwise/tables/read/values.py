@@ -174,7 +174,9 @@ def category_texts(values: pa.Array) -> pa.Array:
     """
     plain = _plain(values)
     if is_text(plain.type):
-        return pc.if_else(pc.equal(pc.utf8_trim_whitespace(plain), ""), None, plain)
+        # With None for the nulls, pyarrow before 24 damages slices of texts (apache/arrow#49410).
+        nulls = pa.nulls(len(plain), pa.string())
+        return pc.if_else(pc.equal(pc.utf8_trim_whitespace(plain), ""), nulls, plain)
     if pa.types.is_floating(plain.type):
         plain = plain.cast(pa.float64())
         plain = pc.if_else(pc.is_nan(plain), None, plain)
