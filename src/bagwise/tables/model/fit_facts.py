@@ -39,7 +39,7 @@ class DataFacts:
     """What was learnt from.
 
     Attributes:
-        files: of the table.
+        files: of the table; none of a data frame.
         bag_columns: that say which bag a row is in.
         rows: of the table.
         rows_used: those in a bag whose counts are known.

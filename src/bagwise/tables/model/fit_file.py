@@ -113,7 +113,7 @@ def _schema(C: int) -> Check:
     amounts = list_of(number(0), C, C)
     histogram = _with({"counts": list_of(whole(), 1), "edges": list_of(number(0), 2)})
     data = {
-        "files": list_of(text, 1),
+        "files": list_of(text),
         "bag_columns": list_of(text, 1),
         "rows": whole(),
         "rows_used": whole(),

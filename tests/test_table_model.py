@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import bagwise
+from bagwise import InputError, TableModel
+
+INPUTS = Path(__file__).parent / "golden" / "inputs"
+ROWS, COUNTS, NEW = (INPUTS / f"patients{part}.csv" for part in ("", "_counts", "_new"))
+FIT: dict[str, Any] = {
+    "bag": "ward",
+    "model": "linear",
+    "ordered": {"size": ["S", "M", "L"]},
+    "progress": False,
+}
+
+
+def read(path: Path) -> pd.DataFrame:
+    return pd.read_csv(path)
+
+
+@pytest.fixture(scope="module")
+def model() -> TableModel:
+    return bagwise.fit(read(ROWS), labels=read(COUNTS), **FIT)
+
+
+@pytest.fixture(scope="module")
+def of_files() -> TableModel:
+    return bagwise.fit(ROWS, labels=COUNTS, **FIT)
+
+
+def test_frames_give_the_model_of_files(model: TableModel, of_files: TableModel) -> None:
+    pd.testing.assert_frame_equal(model.effects(), of_files.effects())
+    pd.testing.assert_frame_equal(model.predict_proba(read(NEW)), of_files.predict_proba(NEW))
+
+
+def test_polars_and_pyarrow_give_the_same_numbers_in_their_own_kind(model: TableModel) -> None:
+    expected = model.predict_proba(read(NEW)).to_numpy()
+    of_polars = bagwise.fit(pl.read_csv(ROWS), labels=pl.read_csv(COUNTS), **FIT)
+    found = of_polars.predict_proba(pl.read_csv(NEW))
+    assert isinstance(found, pl.DataFrame)
+    assert isinstance(of_polars.effects(), pl.DataFrame)
+    np.testing.assert_array_equal(found.to_numpy(), expected)
+    tables = [pa.Table.from_pandas(read(path)) for path in (ROWS, COUNTS, NEW)]
+    of_arrow = bagwise.fit(tables[0], labels=tables[1], **FIT)
+    in_arrow = of_arrow.predict_proba(tables[2])
+    assert isinstance(in_arrow, pa.Table)
+    np.testing.assert_array_equal(in_arrow.to_pandas().to_numpy(), expected)
+
+
+def test_results_have_the_index_of_the_rows(model: TableModel) -> None:
+    new = read(NEW)
+    new.index = [f"row {place}" for place in range(len(new))]
+    labels = model.predict(new)
+    assert labels.name == "label"
+    assert labels.index.equals(new.index)
+    shuffled = new.sample(frac=1, random_state=0)
+    pd.testing.assert_series_equal(model.predict(shuffled), labels[shuffled.index])
+    most = model.predict_proba(new).idxmax(axis=1)
+    assert (most == labels).all()
+
+
+def test_the_bags_of_counts_may_be_their_index(model: TableModel) -> None:
+    again = bagwise.fit(read(ROWS), labels=read(COUNTS).set_index("ward"), **FIT)
+    pd.testing.assert_frame_equal(again.effects(), model.effects())
+
+
+@pytest.mark.filterwarnings("ignore:income")  # has values far from all others
+def test_labels_have_the_counts_and_keep_the_rows_that_have_a_bag(model: TableModel) -> None:
+    rows, counts = read(ROWS), read(COUNTS)
+    found = model.label(rows, counts)
+    assert found.index.equals(rows.index)
+    totals = pd.crosstab(rows["ward"], found["label"])
+    for label in model.classes:
+        assert totals[label].to_dict() == counts.set_index("ward")[label].to_dict()
+    some = model.label(rows, counts[1:], skip_unmatched=True)
+    assert some.index.equals(rows.index[rows["ward"] != counts["ward"][0]])
+
+
+def test_intervals_shrink_with_their_level(model: TableModel) -> None:
+    narrow, wide = model.conf_int(0.5), model.conf_int(0.95)
+    assert ((narrow["high"] - narrow["low"]) < (wide["high"] - wide["low"])).all()
+    effects = model.effects().sort_values("column")
+    assert np.allclose(effects["low"], wide.sort_values("column")["low"])
+
+
+@pytest.mark.filterwarnings("ignore:income")
+def test_shares_of_groups_have_intervals_and_with_counts_bounds(model: TableModel) -> None:
+    shares = model.estimate(read(NEW), by="smoker")
+    assert shares.groupby("smoker")["share"].sum().tolist() == pytest.approx([1, 1])
+    assert ((shares["low"] <= shares["share"]) & (shares["share"] <= shares["high"])).all()
+    bounded = model.estimate(read(ROWS), by="smoker", labels=read(COUNTS))
+    assert (bounded["least"] <= bounded["most"]).all()
+    assert "least" not in shares
+
+
+def test_a_saved_model_is_read_again(model: TableModel, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    again = bagwise.load(tmp_path / "model")
+    new = read(NEW)
+    pd.testing.assert_frame_equal(again.predict_proba(new), model.predict_proba(new))
+    assert repr(again) == repr(model)
+    assert "26 bags" in repr(model)
+    again.report(tmp_path / "report.html")
+    assert "a data frame</title>" in (tmp_path / "report.html").read_text()
+
+
+def test_a_notebook_shows_names_escaped() -> None:
+    rows = pd.DataFrame({"bag": list("aabb") * 5, "<b>x": np.arange(20.0) % 7})
+    counts = pd.DataFrame({"bag": ["a", "b"], "<i>no": [3, 6], "yes": [7, 4]})
+    shown = bagwise.fit(rows, "bag", counts, model="linear", progress=False)._repr_html_()
+    assert "<i>no" not in shown
+    assert "<b>x" not in shown
+    assert "&lt;i&gt;no" in shown
+
+
+def test_pictures_are_drawn_on_the_axes_that_are_given(model: TableModel) -> None:
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots(2, 2)
+    assert model.plot_effects(axes=axes[0, 0]) is axes[0, 0]
+    assert model.plot_shares(read(NEW), by="smoker", axes=axes[0, 1]) is axes[0, 1]
+    assert model.plot_calibration(axes=axes[1, 0]) is axes[1, 0]
+    assert model.plot_held_out("sick", axes=axes[1, 1]) is axes[1, 1]
+    with pytest.raises(InputError, match="label is 'dead'; one of sick, well is expected"):
+        model.plot_held_out("dead")
+
+
+def test_rows_unlike_those_of_the_fit_are_a_warning(model: TableModel) -> None:
+    new = read(NEW)
+    new.loc[1, "income"] = 1e9
+    with pytest.warns(UserWarning, match="income: 1 row has a value far from those of fit"):
+        model.predict(new)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bag": "street"}, "has no column 'street'"),
+        ({"exclude": "street"}, "there is no column 'street'"),
+        ({"model": "tree"}, "model is 'tree'"),
+    ],
+)
+def test_mistakes_are_named(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        bagwise.fit(read(ROWS), labels=read(COUNTS), **{**FIT, **change})
+
+
+def test_columns_of_values_that_do_not_go_together_are_named() -> None:
+    rows = pd.DataFrame({"bag": ["a", "b"], "x": [{"a": 1}, "two"]})
+    with pytest.raises(InputError, match="the column 'x' of the table holds values that do not go"):
+        bagwise.fit(rows, "bag", pd.DataFrame({"bag": ["a", "b"], "no": [1, 0], "yes": [0, 1]}))
