@@ -12,7 +12,7 @@ from torch import nn
 
 from bagwise import Bags, LLPClassifier
 from bagwise.likelihood.temperature import fit_temperature
-from bagwise.training.temperature import divide_logits
+from bagwise.training.divide_logits import divide_logits
 
 N, K = 700, 50
 X, Y = make_classification(

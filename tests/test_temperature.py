@@ -21,8 +21,8 @@ from bagwise.tables import fitting
 from bagwise.tables.assess.held_out import assess
 from bagwise.tables.model.fit_file import from_json, to_json
 from bagwise.tables.model.fitted_table import FittedTable
+from bagwise.training.divide_logits import divide_logits
 from bagwise.training.evaluation import predict_logits
-from bagwise.training.temperature import divide_logits
 
 
 def drawn(B: int, K: int, true: float, seed: int) -> tuple[FloatArray, Bags]:

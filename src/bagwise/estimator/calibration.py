@@ -13,8 +13,8 @@ from bagwise.data import BagData
 from bagwise.data.inputs import on_device, take
 from bagwise.likelihood import bag_folds
 from bagwise.likelihood.temperature import fit_temperature
+from bagwise.training.divide_logits import divide_logits
 from bagwise.training.evaluation import predict_logits
-from bagwise.training.temperature import divide_logits
 
 if TYPE_CHECKING:
     from bagwise.estimator.classifier import LLPClassifier

@@ -14,7 +14,7 @@ from bagwise.likelihood import LinearFit
 from bagwise.likelihood.choose_linear import choose_linear
 from bagwise.likelihood.fit_summary import LikelihoodFit
 from bagwise.limits import LIMITS, Limits
-from bagwise.training.temperature import divide_logits
+from bagwise.training.divide_logits import divide_logits
 
 if TYPE_CHECKING:
     from bagwise.estimator.classifier import LLPClassifier

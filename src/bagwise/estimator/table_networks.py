@@ -33,9 +33,9 @@ from bagwise.tables.model.linear_model import LinearModel
 from bagwise.tables.search.candidate import Trial
 from bagwise.tables.search.step_by_step import StepByStep, Trained
 from bagwise.tables.sort.encoded_bags import EncodedBags
+from bagwise.training.divide_logits import divide_logits
 from bagwise.training.evaluation import predict_logits
 from bagwise.training.run_state import OtherRunError
-from bagwise.training.temperature import divide_logits
 
 VERSION = str(torch.__version__)
 
