@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from bagwise.cli import app
+
+GOLDEN = Path(__file__).parent / "golden"
+INPUTS, MODEL = GOLDEN / "inputs", GOLDEN / "models" / "linear2"
+NEW = INPUTS / "patients_new.csv"
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, list(map(str, arguments)))
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
+    code, out, _ = run("predict", MODEL, NEW, "--out", tmp_path / "p.csv", "--json")
+    assert code == 0
+    assert json.loads(out)["rows"] == 120
+    _, out, _ = run("evaluate", MODEL, NEW, "--target", "truth", "--json")
+    scores = json.loads(out)
+    assert scores["classes"] == ["sick", "well"]
+    assert 0.5 < scores["accuracy"] < 1
+    _, out, _ = run("estimate", MODEL, NEW, "--by", "smoker", "--json")
+    shares = json.loads(out)
+    assert sum(share["share"] for share in shares) == pytest.approx(2)
+    _, out, _ = run("explain", MODEL, "--json")
+    assert {effect["label"] for effect in json.loads(out)} == {"well"}
+
+
+def test_quiet_commands_print_nothing(tmp_path: Path) -> None:
+    assert run("predict", MODEL, NEW, "--out", tmp_path / "p.csv", "--quiet") == (0, "", "")
+    assert (tmp_path / "p.csv").exists()
+    code, out, err = run("predict", MODEL, "nothing.csv", "--out", tmp_path / "q.csv", "-q")
+    assert (code, out) == (3, "")
+    assert "nothing.csv" in err
+
+
+def test_one_command_does_not_quiet_the_next(tmp_path: Path) -> None:
+    run("predict", MODEL, NEW, "--out", tmp_path / "p.csv", "--quiet")
+    assert "120 rows" in run("predict", MODEL, NEW, "--out", tmp_path / "p.csv")[1]
+
+
+def test_options_come_from_a_file_and_the_command_line_wins(tmp_path: Path) -> None:
+    config = tmp_path / "fit.toml"
+    config.write_text(
+        f'files = ["{INPUTS / "patients.csv"}"]\n'
+        f'bag = "ward"\nlabels = "{INPUTS / "patients_counts.csv"}"\n'
+        'model = "tree"\nexclude = ["clinic", "patient"]\nordered = ["size=S<M<L"]\n'
+    )
+    out = ("--out", tmp_path / "model")
+    assert run("fit", "--config", config, *out)[0] == 2  # there is no tree
+    code, text, _ = run("fit", "--config", config, "--model", "linear", *out, "--json")
+    assert code == 0
+    assert json.loads(text)["settings"]["model"] == "linear"
+    columns = json.loads((tmp_path / "model" / "columns.json").read_text())
+    kinds = {column["name"]: column["kind"] for column in columns["columns"]}
+    assert kinds["size"] == "ordered"
+    assert "clinic" not in columns["left_out"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("bagg = 1", "'bagg', which is no option of fit"), ("bag = ", "cannot be read")],
+)
+def test_a_wrong_file_of_options_is_named(tmp_path: Path, content: str, message: str) -> None:
+    config = tmp_path / "fit.toml"
+    config.write_text(content)
+    code, _, err = run("fit", "--config", config, "--out", tmp_path / "model")
+    assert code == 2
+    assert message in err
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "label", "evaluate", "train", "sweep"])
+def test_h_is_help(command: str) -> None:
+    code, out, _ = run(command, "-h")
+    assert code == 0
+    assert out == run(command, "--help")[1]
+    assert "--quiet" in out
