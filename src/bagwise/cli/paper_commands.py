@@ -206,8 +206,11 @@ def sweep(
     ray: Ray = False,
     ray_address: RayAddress = None,
     done: Annotated[
-        Path | None,
-        typer.Option(help="Folder with results, exported ones for instance, that count as done."),
+        list[Path] | None,
+        typer.Option(
+            help="Folder with results, exported ones for instance, that count as done; may be "
+            "repeated."
+        ),
     ] = None,
     device: Device = "cpu",
     data_dir: DataDir = None,
@@ -226,9 +229,9 @@ def sweep(
         else:
             DEVICE(device, "device")  # a cluster has its own
             backend = local_backend(processes or os.cpu_count() or 1, device)
-        if done is not None:
-            taken = take_over(plan, read_some([done]), out)
-            console.print(f"{taken} runs were done before, in {done}")
+        if done:
+            taken = take_over(plan, read_some(done), out)
+            console.print(f"{taken} runs were done before, in {', '.join(map(str, done))}")
         report = run_sweep(plan, out, place, backend)
     console.print(f"{len(report.done)} runs done, {len(report.failed)} failed, in {out}")
     for run, error in report.failed.items():
