@@ -25,6 +25,7 @@ ROOMS = (
     "autograd", "augmentations", "losses", "networks", "data", "methods", "training", "estimator",
     "paper", "cli", "demo",
 )  # fmt: skip
+DOORS = {"posterior/_engine.py": "bagwise.autograd"}  # taken where a tensor is given
 OUTSIDE = ("__init__", "__main__")  # the front door
 
 
@@ -57,7 +58,7 @@ def test_a_file_imports_only_from_rooms_before_its_own(path: Path) -> None:
     assert room in ROOMS, f"{room} has no place in the order of rooms"
     known = ROOMS[: ROOMS.index(room) + 1]
     wrong = {name for name in imported(path) if room_of(name) not in (*known, "__version__")}
-    assert not wrong
+    assert wrong <= {DOORS.get(path.relative_to(PACKAGE).as_posix())}
 
 
 WITHOUT_TORCH = """
