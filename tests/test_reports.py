@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import urlparse
@@ -173,15 +172,15 @@ def test_each_table_of_runs_says_how_its_epochs_were_chosen(pages: dict[str, Pat
     assert "rates are chosen by the likelihood of held-out bags" in second
 
 
-def test_names_in_runs_are_escaped(pages: dict[str, Path]) -> None:
-    results = read_results(pages["runs"].parent / "runs")
-    odd = [
-        replace(r, settings=replace(r.settings, dataset="<i>data</i>", model="<i>net</i>"))
-        for r in results
-    ]
-    page = sweep_report(odd, "<i>folder</i>")
+def test_names_in_runs_are_escaped(pages: dict[str, Path], tmp_path: Path) -> None:
+    written = next((pages["runs"].parent / "runs").rglob("result.json"))
+    content = json.loads(written.read_text())
+    names = ("dataset", "model", "method", "engine")
+    content["settings"] |= {name: f"<i>{name}</i>" for name in names}
+    (tmp_path / "result.json").write_text(json.dumps(content))
+    page = sweep_report(read_results(tmp_path), "<i>folder</i>")
     assert "<i>" not in page
-    for name in ("folder", "data", "net"):
+    for name in ("folder", *names):
         assert f"&lt;i&gt;{name}&lt;/i&gt;" in page
 
 
