@@ -341,7 +341,7 @@ def test_damaged_or_foreign_folders_are_refused(fitted: LLPClassifier, tmp_path:
         (spoilt("config.json", config(format=99)), "format 99.*Update Bagwise"),
         (spoilt("config.json", config(classes="abc")), "classes is 'abc'"),
         (spoilt("config.json", config(classes=["a", "b"])), "does not fit"),
-        (spoilt("config.json", config(params={"model": "os.system"})), "os.system"),
+        (spoilt("config.json", config(params={"model": "os.system", "method": "cc"})), "os.system"),
     ]
     for folder, message in cases:
         with pytest.raises(ValueError, match=message):

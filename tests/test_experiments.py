@@ -660,7 +660,7 @@ def test_runs_of_the_papers_data_are_drawn_beside_it(tmp_path: Path) -> None:
     assert code == 0
     assert "beside-the-paper.png" in output
     assert command("report", RESULTS / "cifar10", "--out", tmp_path / "report.html")[0] == 0
-    assert "beside the paper&#x27;s best" in (tmp_path / "report.html").read_text()
+    assert "beside the paper&#39;s best" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.slow

@@ -231,7 +231,7 @@ def test_every_kind_of_count_is_fitted_labelled_and_estimated(made: Made, tmp_pa
     done("report", tmp_path / "model0", made.rows, *known, "--out", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     assert "noisy counts, discrete Laplace noise of width 2" in page
-    assert "The true ones are not known" in page
+    assert "The true shares are not known" in page
     assert "<title>" in page
 
 

@@ -306,7 +306,7 @@ def test_a_second_process_that_writes_to_the_same_folder_is_refused(
     }
     with only_one(here / "new", "never"):
         code, output = run(*arguments[command])
-    assert (code, output.startswith("Error: another process is")) == (2, True), output
+    assert (code, output.startswith("Error: another process is")) == (3, True), output
 
 
 @locks

@@ -342,7 +342,7 @@ def test_with_force_predictions_on_ray_replace_a_folder_of_other_files(
     (out / "notes.txt").write_text("mine")
     predict = ("predict", models[0], table / "b.parquet", "--ray", "--out", out)
     code, output = command(*predict)
-    assert (code, "--force" in output) == (2, True)
+    assert (code, "--force" in output) == (3, True)
     assert command(*predict, "--force")[0] == 0
     assert [path.name for path in out.iterdir()] == ["00000-b.parquet"]
 

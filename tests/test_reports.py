@@ -20,7 +20,10 @@ from bagwise.cli import app
 from bagwise.paper.run import execute, read_results
 from bagwise.paper.settings import RunSettings
 from bagwise.paper.sweep_page import sweep_report
+from bagwise.reports import model_page, model_report
 from bagwise.tables.fitting import fit_table
+from bagwise.tables.model.fitted_table import FittedTable
+from bagwise.tables.use.effects import Effect
 
 PACKAGE = Path(bagwise.__file__).parent
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
@@ -160,6 +163,53 @@ def test_the_model_report_says_what_it_should(pages: dict[str, Path]) -> None:
     assert re.search(r"&lt;w\d+&gt;", surprising).group() == "&lt;w9&gt;"  # type: ignore[union-attr]
 
 
+def test_the_model_report_names_every_limitation(
+    pages: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = FittedTable.load(pages["model"].parent / "model")
+    facts = model.facts
+    sizes = replace(facts.data.sizes, smallest=400, median=400, largest=400)
+    data = replace(
+        facts.data,
+        n_bags=20,
+        shares=[0.99, 0.01],
+        rows_used=400,
+        sizes=sizes,
+        rounding=0.02,
+        bags_left_out=2,
+        bags_left_out_names=["<lost>", "gone"],
+        counts_are="ranges",
+        inexact_bags=3,
+        files=["<1>", "2", "3", "4"],
+    )
+    odd = replace(facts, data=data, surprising=[], command="", curve=[], folds=5)
+    monkeypatch.setattr(FittedTable, "facts", odd)
+    weak = [Effect("x", "b", 0.5, 1.0, -1.5, 2.5, (0.5, -1.5, 2.5), "1")] * 2
+    monkeypatch.setattr(model_page, "effects", lambda model: weak)
+    monkeypatch.setattr(FittedTable, "intervals", ())
+    page = " ".join(model_report(model).split())
+    for part in (
+        "Bagwise report: &lt;1&gt;, 2, 3 and more",
+        "Only 20 bags.",
+        "0 of 2 effects have a 95% interval without 0",
+        "No single column has a clear effect.",
+        "The bags are large.",
+        "Classes with fewer than ten rows: b.",
+        "2 bags were left out",
+        "2 that one file lacks: &lt;lost&gt;, gone",
+        "The largest change is 2.0%.",
+        "The largest change is 2.00%.",
+        "Predicted and given shares of held-out bags",
+        "The true shares are not known, only ranges.",
+        "Each bag has 400 rows.",
+        "No bag's counts are less likely",
+        "Each bag was held out once, in 5 folds.",
+        "The model was fitted from Python.",
+    ):
+        assert part in page
+    assert "Learning curves" not in page
+
+
 def test_the_report_of_runs_has_tables_and_figures(pages: dict[str, Path]) -> None:
     text = pages["runs"].read_text()
     for part in ("digits, linear", "K = 16", "DLLP", "chosen by validation accuracy", "<b>"):
@@ -173,15 +223,15 @@ def test_each_table_of_runs_says_how_its_epochs_were_chosen(pages: dict[str, Pat
     assert "rates are chosen by the likelihood of held-out bags" in second
 
 
-def test_names_in_runs_are_escaped(pages: dict[str, Path]) -> None:
-    results = read_results(pages["runs"].parent / "runs")
-    odd = [
-        replace(r, settings=replace(r.settings, dataset="<i>data</i>", model="<i>net</i>"))
-        for r in results
-    ]
-    page = sweep_report(odd, "<i>folder</i>")
+def test_names_in_runs_are_escaped(pages: dict[str, Path], tmp_path: Path) -> None:
+    written = next((pages["runs"].parent / "runs").rglob("result.json"))
+    content = json.loads(written.read_text())
+    names = ("dataset", "model", "method", "engine")
+    content["settings"] |= {name: f"<i>{name}</i>" for name in names}
+    (tmp_path / "result.json").write_text(json.dumps(content))
+    page = sweep_report(read_results(tmp_path), "<i>folder</i>")
     assert "<i>" not in page
-    for name in ("folder", "data", "net"):
+    for name in ("folder", *names):
         assert f"&lt;i&gt;{name}&lt;/i&gt;" in page
 
 
