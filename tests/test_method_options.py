@@ -116,7 +116,7 @@ def test_a_sweep_tries_options_and_tables_tell_them_apart(tmp_path: Path) -> Non
     [
         (("epsilon = [0.5, 1.0]", "eps = [1]"), "no method of this sweep has the option 'eps'"),
         (("epsilon = [0.5, 1.0]", "epsilon = 1"), r"method\.'epsilon' is 1; a list"),
-        (("iterations = 20", "iterations = [20]"), r"method_options\.'iterations' is a list"),
+        (("iterations = 20", "iterations = [20]"), r"method_options\.'iterations' is \[20\]"),
     ],
 )
 def test_mistakes_in_a_sweep_are_named(
