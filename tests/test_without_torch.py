@@ -13,8 +13,15 @@ import bagwise
 PACKAGE = Path(bagwise.__file__).parent
 WITHOUT = """
 import sys
-for name in {absent!r}:
-    sys.modules[name] = None  # as if it were not installed
+
+
+class Absent:  # as if they were not installed
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {absent!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+
+sys.meta_path.insert(0, Absent())
 {program}
 """
 RUN = """

@@ -16,7 +16,6 @@ from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-import numpy as np
 import typer
 from rich.console import Console, ConsoleDimensions
 from rich.text import Text
@@ -194,6 +193,7 @@ output = Output()
 def plain(value: object) -> Any:
     """Facts as JSON can hold them: dataclasses as objects, arrays as lists, NaN as null.
 
+    >>> import numpy as np
     >>> plain({"shares": np.array([0.5, np.nan]), "n": np.int64(3)})
     {'shares': [0.5, None], 'n': 3}
     """
@@ -203,7 +203,7 @@ def plain(value: object) -> Any:
         return plain(value._asdict())
     if isinstance(value, dict):
         return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # of numpy, which help need not import
         return plain(value.tolist())
     if isinstance(value, list | tuple | set):
         return [plain(item) for item in value]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.stats import binom, norm
+from scipy.special import bdtr, ndtri
 
 from bagwise.tables.model.fit_facts import FitFacts
 from bagwise.tables.use.effects import Effect
@@ -70,7 +70,8 @@ def excludes_zero(effect: Effect) -> bool:
 def clear_effects(effects: Sequence[Effect]) -> list[str]:
     """The columns whose effects are unlikely to be chance, given how many effects there are."""
     clear = [e for e in effects if excludes_zero(e)]
-    if len(clear) <= binom.ppf(0.975, len(effects), 0.05):  # so many may be without an effect
+    n = len(effects)
+    if n and bdtr(len(clear) - 1, n, 0.05) < 0.975:  # so many may be without an effect
         clear = [e for e in effects if _is_clear_among(len(effects), e)]
     return list(dict.fromkeys(e.column for e in clear))
 
@@ -78,5 +79,5 @@ def clear_effects(effects: Sequence[Effect]) -> list[str]:
 def _is_clear_among(n: int, effect: Effect) -> bool:
     """Whether chance makes one of n effects this clear in less than 5% of reports (Bonferroni)."""
     half = (effect.high - effect.low) / 2
-    needed = norm.isf(0.025 / n) / norm.isf(0.025)  # in halves of the 95% interval
+    needed = ndtri(0.025 / n) / ndtri(0.025)  # in halves of the 95% interval
     return bool(abs(effect.effect) > needed * half)
