@@ -147,7 +147,7 @@ def test_an_error_of_one_worker_is_one_message_and_is_not_tried_again(
         *("--plugin", plugin, *TRAIN, "mistaken", "--out", "runs"),
         *("--ray-address", address, "--workers", 2),
     )
-    assert (code, output) == (2, "Error: TypeError: the second worker cannot go on")
+    assert (code, output) == (3, "Error: TypeError: the second worker cannot go on")
     assert (tmp_path / "epochs1").read_text() == "12"
     assert {path.name for path in Path("runs").iterdir()} == {"checkpoint.safetensors"}
 
