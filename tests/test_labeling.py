@@ -61,7 +61,9 @@ def test_bethe_ends_where_exchanges_seemed_to_gain(seed: int) -> None:
         (torch.zeros(12, 2), ValueError, r"shape \(12, 2\).*12 instances and 3 classes"),
         (torch.zeros(12), ValueError, r"shape \(12,\)"),
         (torch.zeros(12, 3, dtype=torch.int64), ValueError, "a floating type is expected"),
-        (np.zeros((12, 3)), TypeError, "log_probs is a ndarray; a torch.Tensor is expected"),
+        (np.zeros((12, 2)), ValueError, r"shape \(12, 2\).*12 instances and 3 classes"),
+        (np.zeros((12, 3), int), ValueError, "has dtype int64; a floating type is expected"),
+        ([[0.0] * 3] * 12, TypeError, "is a list; a numpy.ndarray or a torch.Tensor is expected"),
     ],
 )
 def test_what_are_no_log_probabilities_of_the_bags_is_refused(

@@ -20,9 +20,10 @@ from bagwise import BagData, Bags, LLPClassifier
 from bagwise.estimator.maximum_likelihood import fits_by_likelihood
 from bagwise.limits import Limits
 from bagwise.methods import CC
+from bagwise.posterior import log_likelihoods
 from bagwise.tables.fitting import fit_table
 from bagwise.tables.model.linear_model import LinearModel
-from bagwise.training.evaluation import log_likelihoods, predict_logits
+from bagwise.training.evaluation import predict_logits
 
 Array = npt.NDArray[Any]
 
@@ -195,7 +196,7 @@ def test_what_maximum_likelihood_cannot_take_is_trained_until_it_is_as_good(
     fitted: LLPClassifier,
 ) -> None:
     logits = predict_logits(fitted.model_, DATA.inputs) * fitted.temperature_
-    best = float(log_likelihoods(logits, DATA.bags).sum()) / len(logits)
+    best = float(log_likelihoods(logits.numpy(), DATA.bags).sum()) / len(logits)
     given = LLPClassifier(model="linear", random_state=0).fit(X, BAGS, COUNTS, (X, BAGS, COUNTS))
     small = LLPClassifier(model="linear")
     small._limits = Limits(linear_cells=100)

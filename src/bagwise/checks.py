@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from bagwise.errors import InputError
 
@@ -97,19 +96,6 @@ RANDOM_STATE = Rule(
         or whole_number(0, 2**32 - 1).accepts(value)
     ),
 )
-
-
-def _is_device(value: Any) -> bool:
-    if not isinstance(value, str | torch.device):
-        return False
-    try:
-        made = torch.empty(0, device=value)
-    except (RuntimeError, AssertionError):  # no such name, or no such device here
-        return False
-    return not made.is_meta
-
-
-DEVICE = Rule('the name of a device of this machine, for instance "cpu",', _is_device)
 
 
 def check_all(rules: Mapping[str, Rule], owner: object) -> None:

@@ -26,22 +26,28 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from bagwise.bags import Bags
-from bagwise.errors import InputError, InputTypeError
-from bagwise.posterior import bag_posterior
-from bagwise.posterior._autograd import is_traced
-from bagwise.posterior._logits import (
+from bagwise.autograd.bag_tensors import (
     bag_of_row,
+    expected_counts,
+    most,
+    others_impossible,
+    tensors_of,
+)
+from bagwise.autograd.logits import (
     check_index,
     check_logits,
     check_same_shape,
+    check_stored,
     log_probs,
     nan_apart,
     refuse,
     refuse_nan_rows,
 )
-from bagwise.posterior._result import check_shapes
-from bagwise.posterior.exact import MAX_STATES, exact_posterior
+from bagwise.autograd.operator import is_traced
+from bagwise.bags import Bags
+from bagwise.errors import InputError, InputTypeError
+from bagwise.posterior import bag_posterior
+from bagwise.posterior.exact import MAX_STATES
 
 __all__ = [
     "cc_loss",
@@ -89,7 +95,7 @@ def rc_loss(
     tensor(0.6931)
     """
     check_logits(logits, bags)
-    check_shapes(stored_log_probs, bags, "stored_log_probs")
+    check_stored(stored_log_probs, bags)
     weights = bag_posterior(stored_log_probs.detach(), bags, engine, **options).weights
     return _against(weights, logits, bags, reduction)
 
@@ -152,7 +158,7 @@ def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean"
         )
     log_p = log_probs(logits)
     bag = bag_of_row(bags, logits.device)
-    sizes, counts = bags.tensors[0].to(log_p), bags.expected_tensor.to(log_p)
+    sizes, counts = tensors_of(bags).sizes.to(log_p), expected_counts(bags).to(log_p)
     # Sums of exponentials relative to each bag's largest, so that no mean underflows.
     top = log_p.new_full((len(bags), bags.n_classes), -math.inf)
     top = top.scatter_reduce(0, bag[:, None].expand_as(logits), log_p.detach(), "amax")
@@ -190,16 +196,16 @@ def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean")
     # All instances for class 0, then class 1, ...: whether they are of it or not.
     log_p = torch.stack([log_p.T.reshape(-1), _log_complement(log_p).T.reshape(-1)], -1)
     if is_traced(log_p):  # a compiled step cannot make bags
-        sizes, counts = bags.tensors[0].repeat(bags.n_classes), bags.tensors[1].T.reshape(-1)
+        sizes, counts, _ = tensors_of(bags).known
+        sizes, counts = sizes.repeat(bags.n_classes), counts.T.reshape(-1)
         pairs = torch.stack([counts, sizes - counts], -1)
         log_likelihood = torch.ops.bagwise.posterior(
             log_p, sizes, pairs, None, "exact", [float(MAX_STATES)]
         )[0]
     else:
         n, of = np.tile(bags.sizes, bags.n_classes), bags.counts.T.reshape(-1)
-        log_likelihood = exact_posterior(
-            log_p, Bags.of_arrays(n, np.stack([of, n - of], -1))
-        ).log_likelihood
+        of_class = Bags.of_arrays(n, np.stack([of, n - of], -1))
+        log_likelihood = bag_posterior(log_p, of_class, "exact").log_likelihood
     values = log_likelihood.reshape(bags.n_classes, -1).sum(0)
     return _reduced(nan - values, reduction, len(logits))
 
@@ -311,9 +317,9 @@ def pll_loss(
     tensor(3.0550)
     """
     check_logits(logits, bags)
-    check_shapes(stored_log_probs, bags, "stored_log_probs")
-    absent = (bags.most_tensor == 0).to(logits.device)[bag_of_row(bags, logits.device)]
-    possible = bags.others_impossible(stored_log_probs.detach())
+    check_stored(stored_log_probs, bags)
+    absent = (most(bags) == 0).to(logits.device)[bag_of_row(bags, logits.device)]
+    possible = others_impossible(stored_log_probs.detach(), bags)
     weights = possible.masked_fill(absent, -math.inf).softmax(-1)
     refuse_nan_rows(weights, stored_log_probs)
     return _against(weights, logits, bags, reduction)

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
+from numpy.typing import ArrayLike
 
 from bagwise.errors import InputError
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-ArrayLike = npt.ArrayLike | torch.Tensor
 
 
 def numbers(values: ArrayLike, name: str, ndim: int, gaps: bool = False) -> FloatArray:
@@ -55,9 +54,7 @@ def refuse_fractions(found: FloatArray, name: str) -> None:
 
 def plain_array(values: ArrayLike, name: str, ndim: int) -> npt.NDArray[Any]:
     """Numbers of `ndim` dimensions as they are given, in numpy."""
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu()
-        values = (values.double() if values.is_floating_point() else values).numpy()
+    values = without_torch(values)
     if isinstance(values, np.ma.MaskedArray):  # what is masked is not known
         values = (
             np.ma.filled(values.astype(np.float64), np.nan) if values.mask.any() else values.data
@@ -76,6 +73,20 @@ def plain_array(values: ArrayLike, name: str, ndim: int) -> npt.NDArray[Any]:
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name} holds {array.dtype} values; numbers are needed.")
     return array
+
+
+def is_tensor(values: object) -> bool:
+    """Whether these are numbers of PyTorch, which is not imported to know it."""
+    # To PyTorch's compilers, arrays have the methods of tensors.
+    return not isinstance(values, np.ndarray) and hasattr(values, "is_floating_point")
+
+
+def without_torch(values: Any) -> Any:
+    """A tensor as an array, anything else as it is."""
+    if not is_tensor(values):
+        return values
+    values = values.detach().cpu()
+    return (values.double() if values.is_floating_point() else values).numpy()
 
 
 def _of_objects(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
+from numpy.typing import ArrayLike
 
 from bagwise.bags import make_potentials as known
 from bagwise.bags.arrays import (
-    ArrayLike,
     FloatArray,
     IntArray,
     bag_table,
@@ -28,11 +27,9 @@ from bagwise.bags.arrays import (
 from bagwise.bags.batching import batches_of
 from bagwise.bags.constructors import Constructors
 from bagwise.bags.potentials import Potentials, join, of_counts, unpacked
-from bagwise.bags.row_labels import refuse_wrong_labels, rule_out
+from bagwise.bags.row_labels import refuse_wrong_labels
 from bagwise.bags.sub_bags import check_part, potentials_of_part
 from bagwise.errors import InputError
-
-_Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
 
 
 class Bags(Constructors):
@@ -62,15 +59,16 @@ class Bags(Constructors):
     """What is known of the counts, where they are not known exactly; else None."""
     row_labels: IntArray | None
     """(N,) labels of instances that are known, -1 for the others; None if none is."""
-    label_tensor: torch.Tensor | None
-    """`row_labels` as a tensor."""
     n_instances: int
     """N, the number of instances of all bags together."""
     n_classes: int
     """C, the number of classes."""
-    tensors: _Tensors
-    """What engines read, not to be written to: `sizes` and `counts`, in the memory of the arrays,
-    and None; with potentials `sizes`, `low` and `Potentials.packed`."""
+    n_bags: int
+    """B, the number of bags."""
+    tensors: Any = None
+    """What `autograd` keeps with the object, see there."""
+    when_made: ClassVar[list[Callable[[Bags], None]]] = []
+    """Called with every new object: so `autograd`, once it is imported, sets `tensors`."""
 
     def __init__(self, sizes: ArrayLike, counts: ArrayLike):
         sizes_ = whole_numbers(sizes, "sizes", ndim=1)
@@ -95,23 +93,24 @@ class Bags(Constructors):
             )
         self._set(sizes_, counts_)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _set(self, sizes: IntArray, counts: IntArray, potentials: Potentials | None = None) -> None:
-        # Writable, or PyTorch would warn of it; nobody writes to them.
-        self.sizes = np.require(sizes, requirements=["C", "W"])
-        self.least = np.require(counts, requirements=["C", "W"])
+        self.sizes, self.least = np.ascontiguousarray(sizes), np.ascontiguousarray(counts)
         self.potentials = potentials
-        self.row_labels, self.label_tensor = None, None
+        self.row_labels = None
         # What compiled training steps read must not be computed from arrays when they read it.
-        self.n_instances, self.n_classes = int(sizes.sum()), int(counts.shape[1])
-        packed = None if potentials is None else torch.from_numpy(potentials.packed())
-        self.tensors = (torch.from_numpy(self.sizes), torch.from_numpy(self.least), packed)
+        self.n_bags, self.n_classes = (int(n) for n in counts.shape)
+        self.n_instances = int(sizes.sum())
         if potentials is not None:
             for array in (potentials.begins, potentials.log_f, potentials.expected):
                 array.setflags(write=False)
+        self._made()
         # Derived arrays are cached and kernels read these from several threads: nobody may write.
         self.sizes.setflags(write=False)
         self.least.setflags(write=False)
+
+    def _made(self) -> None:
+        for function in self.when_made:
+            function(self)
 
     def _know(self, potentials: Potentials) -> None:
         """Take potentials, or counts where that is what they come to."""
@@ -133,11 +132,10 @@ class Bags(Constructors):
         return bags
 
     @classmethod
-    def of_tensors(cls, *tensors: torch.Tensor | None) -> Bags:
-        """Bags again from their `tensors`, nothing checked."""
-        sizes, low, *packed = (tensor.numpy() for tensor in tensors if tensor is not None)
+    def of_packed(cls, sizes: IntArray, low: IntArray, packed: FloatArray | None) -> Bags:
+        """Bags from sizes and counts, or least counts and what `Potentials.packed` gave."""
         bags = cls.__new__(cls)
-        bags._set(sizes, low, unpacked(sizes, low, packed[0]) if packed else None)
+        bags._set(sizes, low, None if packed is None else unpacked(sizes, low, packed))
         return bags
 
     @classmethod
@@ -173,10 +171,10 @@ class Bags(Constructors):
 
         >>> bags = Bags([3], [[1, 2]]).with_labels([-1, 1, -1])
         >>> from bagwise import bag_posterior
-        >>> bag_posterior(torch.zeros(3, 2), bags).weights
-        tensor([[0.5000, 0.5000],
-                [0.0000, 1.0000],
-                [0.5000, 0.5000]])
+        >>> bag_posterior(np.zeros((3, 2)), bags).weights
+        array([[0.5, 0.5],
+               [0. , 1. ],
+               [0.5, 0.5]])
         """
         found = whole_numbers(labels, "labels", ndim=1)
         of_labels = refuse_wrong_labels(found, self.offsets, self.least, self.most)
@@ -184,12 +182,16 @@ class Bags(Constructors):
             return self._labelled(found)
         return Bags.of_potentials(self.potentials.given_labels(of_labels))._labelled(found)
 
-    def others_impossible(self, log_probs: torch.Tensor) -> torch.Tensor:
+    def others_impossible(self, log_probs: FloatArray) -> FloatArray:
         """log_probs (N, C) with -inf for what known labels rule out."""
-        return log_probs if self.label_tensor is None else rule_out(log_probs, self.label_tensor)
+        if self.row_labels is None:
+            return log_probs
+        labels = self.row_labels[:, None]
+        other = (labels >= 0) & (labels != np.arange(self.n_classes))
+        return np.where(other, -np.inf, log_probs)
 
     def __len__(self) -> int:
-        return len(self.tensors[0])
+        return self.n_bags
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies have arrays like these, read-only: for others, kernels are compiled anew."""
@@ -263,21 +265,6 @@ class Bags(Constructors):
             return self.least.astype(np.float64)
         return self.potentials.expected
 
-    @property
-    def expected_tensor(self) -> torch.Tensor:
-        """`expected_counts` as a tensor, known to compilers; whole numbers where they are exact."""
-        _, low, packed = self.tensors
-        return low if packed is None else packed[: low.numel()].view_as(low)
-
-    @property
-    def most_tensor(self) -> torch.Tensor:
-        """`most` as a tensor, known to compilers."""
-        _, low, packed = self.tensors
-        if packed is None:
-            return low
-        begins = packed[low.numel() : 2 * low.numel() + 1].long()
-        return low + begins.diff().view_as(low) - 1
-
     @cached_property
     def proportions(self) -> FloatArray:
         """(B, C) share of each label in each bag, or the expected share."""
@@ -342,7 +329,8 @@ class Bags(Constructors):
             return self
         found = Bags.__new__(Bags)
         found.__dict__.update(self.__dict__)
-        found.row_labels, found.label_tensor = labels, torch.from_numpy(labels)
+        found.row_labels = labels
+        found._made()
         labels.setflags(write=False)
         return found
 
@@ -438,7 +426,5 @@ def _copied(
     sizes: IntArray, low: IntArray, packed: FloatArray | None, labels: IntArray | None
 ) -> Bags:
     """Bags from what a copy or a pickled file of them holds."""
-    known = None if packed is None else unpacked(sizes, low, packed)
-    bags = Bags.__new__(Bags)
-    bags._set(sizes.copy(), low.copy(), known)
+    bags = Bags.of_packed(sizes.copy(), low.copy(), packed)
     return bags if labels is None else bags._labelled(labels.copy())

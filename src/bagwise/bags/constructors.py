@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Literal, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from bagwise.bags import make_potentials as known
 from bagwise.bags.arrays import (
-    ArrayLike,
     bag_sizes,
     bag_table,
     check_table,

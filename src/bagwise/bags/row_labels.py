@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-import torch
 
 from bagwise.bags.arrays import IntArray, first, shown_row
 from bagwise.errors import InputError
@@ -71,10 +68,3 @@ def counts_of_labels(labels: IntArray, sizes: IntArray, n_classes: int | None) -
         )
     cells = np.repeat(np.arange(len(sizes)), sizes) * n_classes + labels
     return np.bincount(cells, minlength=len(sizes) * n_classes).reshape(len(sizes), n_classes)
-
-
-def rule_out(log_probs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """log_probs (N, C) with -inf for every class but the label (N,), where that is not -1."""
-    labels = labels.to(log_probs.device)[:, None]
-    other = torch.arange(log_probs.shape[1], device=log_probs.device) != labels
-    return log_probs.masked_fill(other & (labels >= 0), -math.inf)

@@ -144,12 +144,12 @@ def train(
     """
     from rich.table import Table
 
-    from bagwise.checks import DEVICE
     from bagwise.paper.ray_backend import execute_on_ray
     from bagwise.paper.run import execute
     from bagwise.paper.settings import RunSettings
     from bagwise.storage.locks import only_one
     from bagwise.training.distributed import launched
+    from bagwise.training.requirements import DEVICE
 
     with user_errors(GOES_ON), launched(device) as (is_first, own_device):
         settings = RunSettings(
@@ -218,10 +218,10 @@ def sweep(
     data_dir: DataDir = None,
 ) -> None:
     """Do all runs of a sweep; those that are done are skipped, those that were stopped go on."""
-    from bagwise.checks import DEVICE
     from bagwise.paper.ray_backend import ray_backend
     from bagwise.paper.sweep import local_backend, run_sweep, take_over
     from bagwise.paper.sweep_file import read_sweep
+    from bagwise.training.requirements import DEVICE
 
     with user_errors(GOES_ON):
         plan = read_sweep(file)

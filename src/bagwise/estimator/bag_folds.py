@@ -16,7 +16,7 @@ from bagwise.estimator.mixups import warn_of_other_rows
 from bagwise.labels.kinds import NumbersAre
 from bagwise.labels.proportions import Proportions
 from bagwise.labels.targets import bag_targets
-from bagwise.training.evaluation import log_likelihoods
+from bagwise.posterior import log_likelihoods
 
 
 class BagKFold(GroupKFold):  # type: ignore[misc]
@@ -75,7 +75,7 @@ def bag_scorer(
         warn_of_other_rows(2, X=X, bags=bags)
         targets = bag_targets(bags, proportions, estimator.classes_, numbers_are)
         probabilities = np.asarray(estimator.predict_proba(X), dtype=np.float64)[targets.order]
-        log_probs = torch.from_numpy(np.log(np.maximum(probabilities, 1e-300)))
+        log_probs = np.log(np.maximum(probabilities, 1e-300))
         return float(log_likelihoods(log_probs, targets.bags).sum()) / len(log_probs)
 
     return score

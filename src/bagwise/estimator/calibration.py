@@ -12,8 +12,9 @@ from bagwise.bags import FloatArray
 from bagwise.data import BagData
 from bagwise.data.inputs import on_device, take
 from bagwise.likelihood import bag_folds
+from bagwise.likelihood.temperature import fit_temperature
 from bagwise.training.evaluation import predict_logits
-from bagwise.training.temperature import divide_logits, fit_temperature
+from bagwise.training.temperature import divide_logits
 
 if TYPE_CHECKING:
     from bagwise.estimator.classifier import LLPClassifier
@@ -56,7 +57,7 @@ def calibrate(
     else:
         return
     shares = shares_of(data)
-    temperature = fit_temperature(logits.log_softmax(-1), judged, shares)
+    temperature = fit_temperature(logits.log_softmax(-1).numpy(), judged, shares)
     example = take(data.inputs, torch.arange(min(len(data), _EXAMPLE)))
     if temperature != 1 and divide_logits(
         classifier.model_, temperature, on_device(example, classifier.device), shares

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from bagwise.augmentations import Augment
-from bagwise.checks import DEVICE, RANDOM_STATE, TRUE_OR_FALSE, check_all, real_number
+from bagwise.checks import RANDOM_STATE, TRUE_OR_FALSE, check_all, real_number
 from bagwise.data import BagData
 from bagwise.data.inputs import sample
 from bagwise.errors import InputError
@@ -41,6 +41,7 @@ from bagwise.networks import Factory, Standardize, make_model
 from bagwise.storage.model_folder import check_files, save_folder
 from bagwise.training import Callback, train
 from bagwise.training.optimizers import OptimizerFactory, ScheduleFactory
+from bagwise.training.requirements import DEVICE
 from bagwise.training.threads import threads_for
 
 # What TrainingOptions does not check; method, model and engine have messages of their own.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from scipy.special import log_softmax
 from torch import nn
 
 from bagwise.data import BagData
@@ -14,8 +15,9 @@ from bagwise.estimator.parameters import new_method, trains_step_by_step
 from bagwise.likelihood import LinearFit, fit_linear
 from bagwise.likelihood.fit_summary import LikelihoodFit, objective_of
 from bagwise.likelihood.splits import choose_on, fold_numbers, splits_of
+from bagwise.likelihood.temperature import fit_temperature
 from bagwise.limits import LIMITS, Limits
-from bagwise.training.temperature import divide_logits, fit_temperature
+from bagwise.training.temperature import divide_logits
 
 if TYPE_CHECKING:
     from bagwise.estimator.classifier import LLPClassifier
@@ -72,8 +74,8 @@ def fit_by_likelihood(
     found = choose_on(X, bags, fold_numbers(len(bags), splits))
     set_linear(model, found.fit)
     held_out = np.flatnonzero(found.folds >= 0)
-    logits = torch.from_numpy(found.held_out_logits[bags.rows(held_out)])
-    temperature = fit_temperature(logits.log_softmax(-1).float(), bags.select(held_out))
+    logits = found.held_out_logits[bags.rows(held_out)]
+    temperature = fit_temperature(log_softmax(logits, axis=-1), bags.select(held_out))
     divide_logits(model, temperature)
     history = [{"ridge": tried.ridge, "val_bag_loss": -tried.score} for tried in found.path]
     return LikelihoodFit(found.ridge, objective_of(found.fit), history), temperature

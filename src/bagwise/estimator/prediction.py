@@ -27,8 +27,8 @@ from bagwise.labels.proportions import Proportions
 from bagwise.labels.targets import BagTargets, bag_targets, ids_or_none, label_targets
 from bagwise.limits import LIMITS, Limits
 from bagwise.networks import Standardize
-from bagwise.posterior import bag_posterior, most_probable_labeling
-from bagwise.training.evaluation import log_likelihoods, predict_logits
+from bagwise.posterior import bag_posterior, log_likelihoods, most_probable_labeling
+from bagwise.training.evaluation import predict_logits
 
 # What scikit-learn's validation lets through as rows.
 _ROWS: dict[str, Any] = {
@@ -90,7 +90,7 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         check_is_fitted(self)
         rows, targets = self._matched(X, bags, proportions, numbers_are)
         logits = self._logits(rows)[torch.from_numpy(targets.order)]
-        return float(log_likelihoods(logits, targets.bags).sum()) / len(logits)
+        return float(log_likelihoods(logits.numpy(), targets.bags).sum()) / len(logits)
 
     def label_bags(
         self,

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from bagwise.bags import FloatArray, IntArray
+from bagwise.bags.arrays import without_torch
 from bagwise.errors import InputError
 
 Proportions = Any
@@ -57,8 +57,7 @@ def read_proportions(
     >>> read_proportions(np.array(["a"]), np.array([4]), True, {"a": 0.25})
     (array([0, 1]), array([[0.75, 0.25]]))
     """
-    if isinstance(proportions, torch.Tensor):
-        proportions = proportions.detach().cpu().numpy()
+    proportions = without_torch(proportions)
     if isinstance(proportions, Mapping):
         return _from_mapping(ids, sizes, proportions, classes, rest_is_unknown)
     if hasattr(proportions, "columns"):

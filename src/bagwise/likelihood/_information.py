@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.likelihood._curvature import information_rows
@@ -132,8 +131,7 @@ def _count_covariances(likelihood: BagLikelihood, theta: FloatArray) -> FloatArr
     for e in range(basis.shape[1]):
         counts = []
         for sign in (1, -1):
-            shifted = torch.from_numpy(z + sign * _STEP * basis[:, e])
-            possible = bags.others_impossible(shifted).numpy()
+            possible = bags.others_impossible(z + sign * _STEP * basis[:, e])
             fill_auto(possible, bags, value, weights, AUTO_STATES)
             counts.append(np.add.reduceat(weights, bags.offsets[:-1]))
         found[:, e] = (counts[0] - counts[1]) @ basis / (2 * _STEP)

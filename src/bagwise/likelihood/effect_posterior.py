@@ -12,7 +12,7 @@ condition on S then, would use S twice.
 from __future__ import annotations
 
 import numpy as np
-import torch
+from scipy.special import log_softmax
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.likelihood._effects import normal_nodes
@@ -24,27 +24,25 @@ _NARROWEST = 0.1  # how much narrower they may become in one of these
 
 
 def posterior_with_effects(
-    log_probs: torch.Tensor | FloatArray, bags: Bags, tau: float
+    log_probs: FloatArray, bags: Bags, tau: float
 ) -> tuple[FloatArray, FloatArray]:
     """(N, C) P(Y_k = c | S), and (B, C) the mean of each bag's intercept given S.
 
     Args:
-        log_probs: (N, C) for an intercept of zero, in double precision, sorted by bag.
+        log_probs: (N, C) for an intercept of zero, sorted by bag.
         bags: sizes and what is known of the counts.
         tau: standard deviation of the intercepts, before anything is known of the counts.
 
-    >>> z = torch.tensor([[0.0, 1.0], [0.0, -1.0]], dtype=torch.float64)
+    >>> z = np.array([[0.0, 1.0], [0.0, -1.0]])
     >>> weights, _ = posterior_with_effects(z, Bags.from_ranges([[0, 0]], [[2, 2]], [2]), 1.0)
     >>> weights.sum(axis=0).round(6)  # nothing is known, and the rows mirror each other
     array([1., 1.])
     """
-    if isinstance(log_probs, np.ndarray):
-        log_probs = torch.from_numpy(log_probs)
     nodes, node_weights = normal_nodes(bags.n_classes - 1)
     basis = contrasts(bags.n_classes)
     B, D = len(bags), bags.n_classes - 1
     means, spreads = np.zeros((B, D)), np.full(B, tau)
-    weights = np.zeros(tuple(log_probs.shape))
+    weights = np.zeros(log_probs.shape)
     for last in [False] * (_PASSES - 1) + [True]:
         places = means + spreads[:, None] * nodes[:, None]  # (R, B, D)
         density = 0.5 * ((nodes**2).sum(axis=1)[:, None] - (places**2).sum(axis=2) / tau**2)
@@ -52,9 +50,9 @@ def posterior_with_effects(
         of_nodes = []
         for r, place in enumerate(places):
             shift = (place @ basis.T)[bags.bag_of_row]
-            found = bag_posterior((log_probs + torch.from_numpy(shift)).log_softmax(-1), bags)
-            logs[r] += found.log_likelihood.numpy()
-            of_nodes.append(found.weights.numpy() if last else None)
+            found = bag_posterior(log_softmax(log_probs + shift, axis=-1), bags)
+            logs[r] += found.log_likelihood
+            of_nodes.append(found.weights if last else None)
         share = np.exp(logs - logs.max(axis=0))
         share /= share.sum(axis=0)
         for own, part in zip(share, of_nodes, strict=True):

@@ -8,7 +8,6 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy.linalg import helmert
 from scipy.special import logsumexp
 
@@ -167,8 +166,7 @@ def is_exact(bags: Bags) -> bool:
 def _unnormalised(z: FloatArray, bags: Bags) -> tuple[FloatArray, FloatArray]:
     """(B,) the logarithm of the sum of exp(z) over labelings, and (N, C) the weights."""
     log_likelihood, weights = np.empty(len(bags)), np.empty(z.shape)
-    possible = bags.others_impossible(torch.from_numpy(z)).numpy()
-    fill_auto(possible, bags, log_likelihood, weights, AUTO_STATES)
+    fill_auto(bags.others_impossible(z), bags, log_likelihood, weights, AUTO_STATES)
     return log_likelihood, weights
 
 

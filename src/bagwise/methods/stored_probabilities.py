@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.nn.functional import log_softmax
 
+from bagwise.autograd.logits import check_logits
 from bagwise.bags import Bags
 from bagwise.checks import check_all
 from bagwise.data import BagData
@@ -15,7 +16,6 @@ from bagwise.data.inputs import full
 from bagwise.losses import ot_loss, pll_loss, weighted_cross_entropy
 from bagwise.methods.base import Batch, Method
 from bagwise.posterior import bag_posterior, check_engine
-from bagwise.posterior._logits import check_logits
 from bagwise.posterior.transport import TRANSPORT_OPTIONS
 
 _BAGS = 4096  # whose instances are given their first probabilities at a time

@@ -6,6 +6,7 @@ import torch
 from torch.nn.functional import log_softmax, one_hot
 
 from bagwise.augmentations import AUGMENTATIONS, ImageViews
+from bagwise.autograd.logits import check_logits
 from bagwise.bags import Bags
 from bagwise.checks import TRUE_OR_FALSE, check_all, one_of, real_number, whole_number
 from bagwise.data import BagData
@@ -13,7 +14,6 @@ from bagwise.errors import InputError
 from bagwise.losses import dllp_loss, view_loss
 from bagwise.methods.base import Batch, Method
 from bagwise.posterior import bag_posterior, check_engine, most_probable_labeling
-from bagwise.posterior._logits import check_logits
 
 _OPTIONS = {
     "target": one_of("posterior", "argmax", "labeling", "prediction"),

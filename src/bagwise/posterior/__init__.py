@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.special import log_softmax
 
 from bagwise.bags import Bags, FloatArray
-from bagwise.errors import InputError, InputTypeError
-from bagwise.posterior._result import Posterior
+from bagwise.errors import InputError
+from bagwise.posterior._engine import bridge
+from bagwise.posterior._result import Posterior, Values
 from bagwise.posterior.auto import auto_posterior
 from bagwise.posterior.bethe import bethe_posterior
 from bagwise.posterior.exact import exact_posterior, lattice_states
@@ -40,9 +40,9 @@ __all__ = [
     "transport_posterior",
 ]
 
-ENGINES = Registry[Callable[..., Posterior]]("engine", "bagwise.engines")
+ENGINES = Registry[Callable[..., Posterior[Any]]]("engine", "bagwise.engines")
 """Functions (log_probs (N, C), bags, options by name) -> Posterior. `ENGINES.register("name")` adds
-one; see docs/architecture.md."""
+one, of tensors; see docs/architecture.md."""
 
 ENGINES["auto"] = auto_posterior
 ENGINES["exact"] = exact_posterior
@@ -59,7 +59,9 @@ _OWN = (
 )
 
 
-def bag_posterior(log_probs: Any, bags: Bags, engine: str = "auto", **options: Any) -> Posterior:
+def bag_posterior(
+    log_probs: Values, bags: Bags, engine: str = "auto", **options: Any
+) -> Posterior[Values]:
     """The probability of each bag's label counts, and each instance's labels given them.
 
         P(S|X)  = sum over labelings Y of the bag with counts n of prod_k p[k, Y_k]
@@ -76,43 +78,42 @@ def bag_posterior(log_probs: Any, bags: Bags, engine: str = "auto", **options: A
     Each engine is also a function of its own (`exact_posterior`, ...), whose docstring tells more.
 
     Args:
-        log_probs: (N, C) logarithms of class probabilities, a tensor of any floating type on any
-            device; rows need not be normalised, so logits do as well.
+        log_probs: (N, C) logarithms of class probabilities; rows need not be normalised, so logits
+            do as well. An array, or a tensor on any device, of any floating type.
         bags: sizes and counts of the bags of these N instances, which are sorted by bag.
         engine: a name from the table.
         **options: the engine's own: `max_states` (auto, exact), `correction`, `tolerance`,
             `max_iterations` (bethe), `epsilon`, `iterations` (transport).
 
     Returns:
-        Posterior(log_likelihood (B,), weights (N, C), bound (B,)), on the device of `log_probs`;
-        its `engine` names the one that computed each bag, and `bound` is what is proved of the
-        answer: see `Posterior`. The log-likelihood is differentiable. Its gradient is the weights
-        (`multinomial` excepted; see `bethe_posterior` for its own), and with `exact` it can be
-        differentiated twice.
+        Posterior(log_likelihood (B,), weights (N, C), bound (B,)); its `engine` names the one that
+        computed each bag, and `bound` is what is proved of the answer: see `Posterior`. Of an array
+        these are arrays, in double precision. Of a tensor they are tensors on its device, and the
+        log-likelihood is differentiable: its gradient is the weights (`multinomial` excepted; see
+        `bethe_posterior` for its own), and with `exact` it can be differentiated twice.
 
     >>> bags = Bags(sizes=[2, 1], counts=[[1, 1], [0, 1]])
-    >>> log_probs = torch.tensor([[.8, .2], [.4, .6], [.3, .7]]).log().requires_grad_()
-    >>> post = bag_posterior(log_probs, bags)
-    >>> post.weights
-    tensor([[0.8571, 0.1429],
-            [0.1429, 0.8571],
-            [0.0000, 1.0000]])
+    >>> log_probs = np.log([[.8, .2], [.4, .6], [.3, .7]])
+    >>> bag_posterior(log_probs, bags).weights.round(4)
+    array([[0.8571, 0.1429],
+           [0.1429, 0.8571],
+           [0.    , 1.    ]])
+
+    >>> import torch
+    >>> logits = torch.from_numpy(log_probs).requires_grad_()
+    >>> post = bag_posterior(logits, bags)
     >>> post.log_likelihood.sum().backward()
-    >>> torch.equal(log_probs.grad, post.weights)
+    >>> torch.equal(logits.grad, post.weights)
     True
     """
-    if isinstance(log_probs, np.ndarray):
-        tensor = torch.from_numpy(np.require(log_probs, np.float64, ["C", "W"]))
-        of_tensor = bag_posterior(tensor, bags, engine, **options)
-        bound = None if of_tensor.bound is None else of_tensor.bound.numpy()
-        found = of_tensor.log_likelihood.numpy(), of_tensor.weights.numpy()
-        return Posterior(*found, bound, of_tensor.asked)
     function = ENGINES[engine]
     if options:
         check_engine(engine, options)
-    found = function(log_probs, bags, **options)
-    if function not in _OWN:
-        _check_result(found, log_probs, bags, engine)
+    found: Posterior[Values]
+    if function in _OWN:
+        found = function(log_probs, bags, **options)
+    else:
+        found = bridge().posterior_by_users_engine(function, engine, log_probs, bags, options)
     return found
 
 
@@ -127,21 +128,6 @@ def log_likelihoods(logits: FloatArray, bags: Bags) -> FloatArray:
         log_probs = log_softmax(logits[bags.rows(index)].astype(np.float64), axis=-1)
         found[index] = bag_posterior(log_probs, bags.select(index)).log_likelihood
     return found
-
-
-def _check_result(found: object, log_probs: torch.Tensor, bags: Bags, engine: str) -> None:
-    """Refuse what an engine of the user's returns, if it is not a posterior of these bags."""
-    if not isinstance(found, Posterior):
-        raise InputTypeError(
-            f"engine {engine!r} returns a {type(found).__name__}; a Posterior is expected."
-        )
-    shapes = tuple(found.log_likelihood.shape), tuple(found.weights.shape)
-    if shapes != ((len(bags),), tuple(log_probs.shape)):
-        raise InputError(
-            f"engine {engine!r} returns a log-likelihood of shape {shapes[0]} and weights of shape "
-            f"{shapes[1]}; ({len(bags)},) and {tuple(log_probs.shape)} are expected, for "
-            f"{len(bags)} bags."
-        )
 
 
 def check_engine(engine: str, options: Iterable[str] = ()) -> None:

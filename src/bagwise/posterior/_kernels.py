@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
@@ -10,7 +11,6 @@ from typing import Any, ParamSpec, TypeVar
 import numba
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from bagwise.bags import FloatArray, IntArray
 
@@ -63,12 +63,12 @@ def over_bags(
 ) -> None:
     """Call `run(part)` for parts of `bags`, indexes of bags, that together are all of them.
 
-    `cost` holds the elementary steps of each of them. As many threads as PyTorch uses take part. A
-    bag is computed by one call alone, so results do not depend on the number of threads.
+    `cost` holds the elementary steps of each of them. At most `most_threads` take part. A bag is
+    computed by one call alone, so results do not depend on the number of threads.
     """
     if len(bags) == 0:
         return
-    threads = min(torch.get_num_threads(), len(bags), 1 + int(cost.sum() // _WORTH_A_THREAD))
+    threads = min(most_threads(), len(bags), 1 + int(cost.sum() // _WORTH_A_THREAD))
     if threads == 1:
         run(bags)
         return
@@ -78,6 +78,19 @@ def over_bags(
     run(parts[0])
     for other in others:
         other.result()
+
+
+def most_threads() -> int:
+    """As many as PyTorch uses, if it is imported; else OMP_NUM_THREADS, or as there are cores."""
+    torch = sys.modules.get("torch")
+    if torch is not None and hasattr(torch, "get_num_threads"):  # not while it is being imported
+        return int(torch.get_num_threads())
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # of the outer loop
+    if asked.isdecimal() and int(asked) > 0:
+        return int(asked)
+    if hasattr(os, "sched_getaffinity"):  # the cores that this process may use
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _executor(workers: int) -> ThreadPoolExecutor:

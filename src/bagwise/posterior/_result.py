@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Sized
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError, InputTypeError
@@ -17,12 +17,15 @@ from bagwise.posterior._tilt import assign, classes_by_count
 
 _LARGEST = 1e13
 
+Values = TypeVar("Values")
+"""Arrays of numpy, or tensors of PyTorch: what is given, and what comes back."""
 
-class Posterior(NamedTuple):
-    """What the label counts say about each instance.
+
+class Posterior(NamedTuple, Generic[Values]):
+    """What the label counts say about each instance: arrays, or tensors if a tensor was given.
 
     Attributes:
-        log_likelihood: (B,) log P(S|X), differentiable with respect to the log-probabilities.
+        log_likelihood: (B,) log P(S|X); a tensor can be differentiated by the log-probabilities.
         weights: (N, C) P(Y_k = c | S, X), without a gradient.
         bound: (B,) what is proved of each bag's answer, but for rounding: P(S|X) is no smaller than
             the value found and at most 1 + bound times as large, and the weights of its instances
@@ -31,20 +34,20 @@ class Posterior(NamedTuple):
         asked: the engine that was asked for.
 
     >>> from bagwise import Bags, bag_posterior
-    >>> labels = torch.arange(10).repeat(7)[:64]
+    >>> labels = np.arange(64) % 10
     >>> bags = Bags.join([Bags([1], [[1] + [0] * 9]), Bags.from_labels(labels, [64])])
-    >>> certain = 30 * torch.eye(10)[[0, *labels]]
+    >>> certain = 30 * np.eye(10)[[0, *labels]]
     >>> bag_posterior(certain, bags).engine
     ['exact', 'pruned']
     >>> bag_posterior(certain, bags).bound < 5e-7
-    tensor([True, True])
+    array([ True,  True])
     >>> bag_posterior(certain / 30, bags).engine
     ['exact', 'bethe']
     """
 
-    log_likelihood: torch.Tensor
-    weights: torch.Tensor
-    bound: torch.Tensor | None = None
+    log_likelihood: Values
+    weights: Values
+    bound: Values | None = None
     asked: str = ""
 
     @property
@@ -55,19 +58,18 @@ class Posterior(NamedTuple):
         that approximates.
         """
         if self.bound is None:
-            return [self.asked] * len(self.log_likelihood)
+            return [self.asked] * len(cast(Sized, self.log_likelihood))
         other = "bethe" if self.asked == "auto" else self.asked
-        found = self.bound.tolist()
+        found = cast(Any, self.bound).tolist()
         return [other if b == math.inf else "pruned" if b > 0 else "exact" for b in found]
 
 
-def check_shapes(log_probs: torch.Tensor, bags: Bags, name: str = "log_probs") -> None:
-    """Refuse what cannot be log-probabilities of the instances of these bags."""
-    if not isinstance(log_probs, torch.Tensor):
-        raise InputTypeError(f"{name} is a {type(log_probs).__name__}; a torch.Tensor is expected.")
+def check_shapes(log_probs: Any, bags: Bags, name: str = "log_probs") -> None:
+    """Refuse an array or a tensor that cannot be log-probabilities of these bags' instances."""
     if not isinstance(bags, Bags):
         raise InputTypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
-    if not log_probs.is_floating_point():
+    is_array = isinstance(log_probs, np.ndarray)
+    if not (log_probs.dtype.kind == "f" if is_array else log_probs.is_floating_point()):
         raise InputError(f"{name} has dtype {log_probs.dtype}; a floating type is expected.")
     if log_probs.shape != (bags.n_instances, bags.n_classes):
         raise InputError(
@@ -77,8 +79,8 @@ def check_shapes(log_probs: torch.Tensor, bags: Bags, name: str = "log_probs") -
         )
 
 
-def checked_array(log_probs: torch.Tensor, bags: Bags) -> tuple[FloatArray, FloatArray | None]:
-    """log_probs as a double-precision array, after all checks of its values.
+def checked(log_p: FloatArray, bags: Bags) -> tuple[FloatArray, FloatArray | None]:
+    """log_p (N, C) after all checks of its values.
 
     Where entries are so large that their differences would drown in rounding errors, each row is
     shifted to a largest entry of 0, and finite entries below -1e13 become -1e13.
@@ -86,7 +88,6 @@ def checked_array(log_probs: torch.Tensor, bags: Bags) -> tuple[FloatArray, Floa
     Returns:
         ((N, C) the array, (B,) what the shifts took from each bag's log-likelihood, or None).
     """
-    log_p: FloatArray = log_probs.detach().cpu().double().contiguous().numpy()
     lowest, highest = log_p.min(), log_p.max()
     if not highest < np.inf:  # true for NaN too
         _refuse_nan(log_p, bags)

@@ -7,17 +7,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.bags.potentials import of_counts
 from bagwise.checks import TRUE_OR_FALSE, real_number, whole_number
 from bagwise.errors import InputError
-from bagwise.posterior._autograd import Engine, add_engine, posterior
 from bagwise.posterior._balance import balance
 from bagwise.posterior._bethe import LOG_G, MOST, SLOPE, add_gap, beliefs, odds, totals
+from bagwise.posterior._engine import KERNELS, Engine, posterior
 from bagwise.posterior._kernels import LARGE, inline, kernel, over_bags
-from bagwise.posterior._result import Posterior
+from bagwise.posterior._result import Posterior, Values
 from bagwise.posterior._tilt import classes_by_count, tilt
 from bagwise.posterior.bethe_potentials import bethe_with_potentials
 from bagwise.posterior.large_bags import bethe_of_large_bags
@@ -29,12 +28,12 @@ _LARGE_COUNT = 80  # instances a class from which `large_bags` is faster, if cou
 
 
 def bethe_posterior(
-    log_probs: torch.Tensor,
+    log_probs: Values,
     bags: Bags,
     correction: bool = True,
     tolerance: float = TOLERANCE,
     max_iterations: int = MAX_ITERATIONS,
-) -> Posterior:
+) -> Posterior[Values]:
     """P(S|X) and P(Y_k = c | S, X) by belief propagation with exact cardinality factors.
 
     Each class c is a factor that knows exactly how many of the bag's instances are c. It tells
@@ -90,13 +89,12 @@ def bethe_posterior(
         max_iterations: bags that need more are counted in a warning. Rows always sum to 1, and
             columns to the counts, within 1e-7; should that not be reached, a warning says so.
 
-    >>> _ = torch.manual_seed(0)
-    >>> labels = torch.arange(5).repeat(20)
-    >>> log_probs = 2 * torch.eye(5)[labels] + torch.randn(100, 5)
+    >>> labels = np.arange(100) % 5
+    >>> log_probs = 2 * np.eye(5)[labels] + np.random.default_rng(0).normal(size=(100, 5))
     >>> bags = Bags.from_labels(labels, sizes=[100])
     >>> post = bethe_posterior(log_probs, bags)
-    >>> post.weights.sum(dim=0).round(decimals=3)
-    tensor([20., 20., 20., 20., 20.])
+    >>> post.weights.sum(axis=0).round(3)
+    array([20., 20., 20., 20., 20.])
     """
     TRUE_OR_FALSE.check("correction", correction)
     is_right = real_number(0).accepts(tolerance), whole_number(1, 2**53).accepts(max_iterations)
@@ -129,7 +127,7 @@ def _fill(
     )
 
 
-add_engine("bethe", Engine(_fill))
+KERNELS["bethe"] = Engine(_fill)
 
 
 def fill_bethe(

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import Rule, real_number
 from bagwise.errors import InputError
-from bagwise.posterior._autograd import Engine, add_engine, posterior
+from bagwise.posterior._engine import KERNELS, Engine, posterior
 from bagwise.posterior._kernels import inline, kernel, over_bags
-from bagwise.posterior._result import Posterior
+from bagwise.posterior._result import Posterior, Values
 from bagwise.posterior._tilt import classes_by_count, tilt
 from bagwise.posterior.exact_potentials import curve_exact_potentials, fill_exact_potentials
 from bagwise.posterior.pairs import fill_pairs, is_pair
@@ -42,7 +41,9 @@ def lattice_states(bags: Bags) -> FloatArray:
     return states
 
 
-def exact_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = MAX_STATES) -> Posterior:
+def exact_posterior(
+    log_probs: Values, bags: Bags, max_states: int = MAX_STATES
+) -> Posterior[Values]:
     """P(S|X) and P(Y_k = c | S, X) exactly, by a dynamic program over partial label counts.
 
     A state is the counts s <= n that the first |s| instances of the bag have used up:
@@ -63,13 +64,12 @@ def exact_posterior(log_probs: torch.Tensor, bags: Bags, max_states: int = MAX_S
         bags: sizes and counts of the bags of these N instances.
         max_states: a bag whose lattice has more states than this is an error.
 
-    >>> log_probs = torch.tensor([[.8, .2], [.4, .6]]).log()
-    >>> post = exact_posterior(log_probs, Bags([2], [[1, 1]]))
-    >>> post.log_likelihood.exp()          # .8 * .6 + .2 * .4
-    tensor([0.5600])
-    >>> post.weights
-    tensor([[0.8571, 0.1429],
-            [0.1429, 0.8571]])
+    >>> post = exact_posterior(np.log([[.8, .2], [.4, .6]]), Bags([2], [[1, 1]]))
+    >>> np.exp(post.log_likelihood)          # .8 * .6 + .2 * .4
+    array([0.56])
+    >>> post.weights.round(4)
+    array([[0.8571, 0.1429],
+           [0.1429, 0.8571]])
     """
     STATES.check("max_states", max_states)
     return posterior("exact", log_probs, bags, (max_states,))
@@ -148,7 +148,7 @@ def curve_exact(log_p: FloatArray, bags: Bags, direction: FloatArray, *_: float)
     return bent
 
 
-add_engine("exact", Engine(_fill, curve=curve_exact, bound=0.0))
+KERNELS["exact"] = Engine(_fill, curve=curve_exact, bound=0.0)
 
 
 def _lattice_bytes(counts: IntArray) -> float:

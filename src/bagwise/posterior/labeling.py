@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray, Potentials
 from bagwise.errors import InputError
+from bagwise.posterior._engine import bridge, is_given_tensor, plain
 from bagwise.posterior._flow import assign_potentials, possible_classes
 from bagwise.posterior._kernels import kernel, over_bags
-from bagwise.posterior._result import check_shapes, checked_array
+from bagwise.posterior._result import checked
 from bagwise.posterior._tilt import assign, classes_by_count
+
+if TYPE_CHECKING:
+    import torch
+
+
+@overload
+def most_probable_labeling(log_probs: npt.NDArray[np.floating], bags: Bags) -> IntArray: ...
+@overload
+def most_probable_labeling(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor: ...
 
 
 def most_probable_labeling(log_probs: Any, bags: Bags) -> Any:
@@ -25,20 +35,20 @@ def most_probable_labeling(log_probs: Any, bags: Bags) -> Any:
     K (K + C^2) steps a bag.
 
     Args:
-        log_probs: (N, C) logarithms of class probabilities; rows need not be normalised.
+        log_probs: (N, C) logarithms of class probabilities, an array or a tensor; rows need not be
+            normalised.
         bags: sizes and counts of the bags of these N instances.
 
     Returns:
-        (N,) labels, integers on the device of `log_probs`.
+        (N,) labels: an array, or a tensor on the device of `log_probs`.
 
-    >>> log_probs = torch.tensor([[.9, .1], [.8, .2], [.7, .3]]).log()
+    >>> log_probs = np.log([[.9, .1], [.8, .2], [.7, .3]])
     >>> most_probable_labeling(log_probs, Bags([3], [[1, 2]]))
-    tensor([0, 1, 1])
+    array([0, 1, 1])
     """
-    if isinstance(log_probs, np.ndarray):
-        return most_probable_labeling(torch.from_numpy(log_probs), bags).numpy()
-    check_shapes(log_probs, bags)
-    log_p, _ = checked_array(bags.others_impossible(log_probs), bags)
+    if is_given_tensor(log_probs):
+        return bridge().labeling_of_tensor(log_probs, bags)
+    log_p, _ = checked(plain(log_probs, bags), bags)
     labels = np.empty(len(log_p), dtype=np.int64)
 
     known = bags.potentials
@@ -58,7 +68,7 @@ def most_probable_labeling(log_probs: Any, bags: Bags) -> Any:
         index = np.flatnonzero(which)
         if len(index):
             over_bags(of_bags, index, bags.sizes[index] * (bags.sizes[index] + bags.n_classes**2.0))
-    return torch.from_numpy(labels).to(log_probs.device)
+    return labels
 
 
 def _refuse_bumps(known: Potentials) -> None:

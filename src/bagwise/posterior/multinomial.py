@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from scipy.special import gammaln
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.posterior._autograd import Engine, add_engine, posterior
+from bagwise.posterior._engine import KERNELS, Engine, posterior
 from bagwise.posterior._expected import likely_counts
 from bagwise.posterior._kernels import inline, kernel, log_sum_exp, over_bags
-from bagwise.posterior._result import Posterior
+from bagwise.posterior._result import Posterior, Values
 
 
-def multinomial_posterior(log_probs: torch.Tensor, bags: Bags) -> Posterior:
+def multinomial_posterior(log_probs: Values, bags: Bags) -> Posterior[Values]:
     r"""RC_Approx's weights and CC_Approx's likelihood: the other instances as one multinomial.
 
     The label counts of all instances but k are taken as multinomial with their mean probabilities:
@@ -34,11 +33,11 @@ def multinomial_posterior(log_probs: torch.Tensor, bags: Bags) -> Posterior:
         log_probs: (N, C) logarithms of class probabilities; rows need not be normalised.
         bags: sizes and counts of the bags of these N instances.
 
-    >>> log_probs = torch.tensor([[.8, .2], [.4, .6], [.5, .5]]).log()
-    >>> multinomial_posterior(log_probs, Bags([3], [[2, 1]])).weights
-    tensor([[0.9072, 0.0928],
-            [0.4179, 0.5821],
-            [0.5714, 0.4286]])
+    >>> log_probs = np.log([[.8, .2], [.4, .6], [.5, .5]])
+    >>> multinomial_posterior(log_probs, Bags([3], [[2, 1]])).weights.round(4)
+    array([[0.9072, 0.0928],
+           [0.4179, 0.5821],
+           [0.5714, 0.4286]])
     """
     return posterior("multinomial", log_probs, bags)
 
@@ -59,7 +58,7 @@ def _fill(
     return gradient
 
 
-add_engine("multinomial", Engine(_fill, own_gradient=True))
+KERNELS["multinomial"] = Engine(_fill, own_gradient=True)
 
 
 def _log_factorial(n: IntArray) -> FloatArray:

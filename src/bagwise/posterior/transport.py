@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import real_number, whole_number
 from bagwise.errors import InputError
-from bagwise.posterior._autograd import Engine, add_engine, posterior
+from bagwise.posterior._engine import KERNELS, Engine, posterior
 from bagwise.posterior._expected import likely_counts
 from bagwise.posterior._kernels import inline, kernel, log_sum_exp, over_bags
-from bagwise.posterior._result import Posterior
+from bagwise.posterior._result import Posterior, Values
 from bagwise.posterior._tilt import classes_by_count
 
 TRANSPORT_OPTIONS = {"epsilon": real_number(0), "iterations": whole_number(1, 2**53)}
@@ -19,8 +18,8 @@ _SMALLEST = -300.0  # smallest exponent for which scaling cannot lose an entry t
 
 
 def transport_posterior(
-    log_probs: torch.Tensor, bags: Bags, epsilon: float = 1.0, iterations: int = 75
-) -> Posterior:
+    log_probs: Values, bags: Bags, epsilon: float = 1.0, iterations: int = 75
+) -> Posterior[Values]:
     """The OT method's pseudo-labels: a transport plan between instances and label counts.
 
         maximise  sum w log p - epsilon sum w log w   over w >= 0 with rows 1 and columns n_c
@@ -41,10 +40,10 @@ def transport_posterior(
         epsilon: strength of the entropy; towards 0 the plan becomes a hard labeling.
         iterations: how many times columns and rows are scaled.
 
-    >>> log_probs = torch.tensor([[.8, .2], [.4, .6]]).log()
-    >>> transport_posterior(log_probs, Bags([2], [[1, 1]])).weights
-    tensor([[0.7101, 0.2899],
-            [0.2899, 0.7101]])
+    >>> log_probs = np.log([[.8, .2], [.4, .6]])
+    >>> transport_posterior(log_probs, Bags([2], [[1, 1]])).weights.round(4)
+    array([[0.7101, 0.2899],
+           [0.2899, 0.7101]])
     """
     given = {"epsilon": epsilon, "iterations": iterations}
     if not all(rule.accepts(given[name]) for name, rule in TRANSPORT_OPTIONS.items()):
@@ -72,7 +71,7 @@ def _fill(
     over_bags(run, np.arange(len(bags)), 2.0 * steps * bags.sizes * bags.n_classes)
 
 
-add_engine("transport", Engine(_fill))
+KERNELS["transport"] = Engine(_fill)
 
 
 @kernel

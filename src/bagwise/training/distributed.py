@@ -20,10 +20,10 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from bagwise.checks import DEVICE
 from bagwise.data import BagData
 from bagwise.errors import BagwiseError, InputError
 from bagwise.training.batch_norm import SharedBatchNorm
+from bagwise.training.requirements import DEVICE
 
 
 class WorkerError(BagwiseError, RuntimeError):

@@ -7,13 +7,11 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
-from bagwise.bags import Bags
 from bagwise.data import BagData, Inputs
 from bagwise.data.inputs import feed, on_device
-from bagwise.posterior import bag_posterior
+from bagwise.posterior import log_likelihoods
 
 _CHUNK = 1024
-_BAG_CHUNK = 500_000  # instances of bags whose likelihood is computed at a time
 _FEW = 32  # rows below which matrix products are rounded differently, according to their number
 
 
@@ -45,20 +43,6 @@ def predict_logits(
     return torch.cat(parts)
 
 
-@torch.no_grad()
-def log_likelihoods(logits: torch.Tensor, bags: Bags) -> torch.Tensor:
-    """(B,) log P(S|X) of each bag, in double precision, computed for some bags at a time.
-
-    >>> log_likelihoods(torch.zeros(3, 2), Bags([2, 1], [[1, 1], [1, 0]]))
-    tensor([-0.6931, -0.6931], dtype=torch.float64)
-    """
-    parts = []
-    for index in bags.batches(_BAG_CHUNK):
-        log_probs = logits[torch.from_numpy(bags.rows(index))].double().log_softmax(-1)
-        parts.append(bag_posterior(log_probs, bags.select(index)).log_likelihood)
-    return torch.cat(parts)
-
-
 def totals(
     model: nn.Module, data: BagData | None, device: torch.device | str = "cpu", workers: int = 0
 ) -> torch.Tensor:
@@ -70,7 +54,7 @@ def totals(
     logits = predict_logits(model, data.inputs, device, workers)
     if not logits.isfinite().all():
         return torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
-    found = [-log_likelihoods(logits, data.bags).sum().item(), 0, 0, 0]
+    found = [-log_likelihoods(logits.numpy(), data.bags).sum(), 0, 0, 0]
     if data.labels is not None:
         found[1] = int((logits.argmax(-1) == data.labels).sum())
         found[2] = int((data.labels >= 0).sum())

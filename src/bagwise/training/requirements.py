@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from bagwise.bags.arrays import IntArray
-from bagwise.checks import DEVICE
+from bagwise.checks import Rule
 from bagwise.data import BagData
 from bagwise.errors import InputError, InputTypeError
 from bagwise.methods import Batch, Method
@@ -18,6 +19,19 @@ from bagwise.training.options import TrainingOptions
 
 _HOOKS = ("on_train_begin", "on_epoch_end", "on_train_end")
 _OWN = ("epoch", "lr", "seconds", "train_", "val_", "test_")  # how names in a history begin
+
+
+def _is_device(value: Any) -> bool:
+    if not isinstance(value, str | torch.device):
+        return False
+    try:
+        made = torch.empty(0, device=value)
+    except (RuntimeError, AssertionError):  # no such name, or no such device here
+        return False
+    return not made.is_meta
+
+
+DEVICE = Rule('the name of a device of this machine, for instance "cpu",', _is_device)
 
 
 def check_arguments(

@@ -16,7 +16,7 @@ def there_is_torch() -> bool:
     """Whether PyTorch is installed; it is not imported."""
     try:
         return find_spec("torch") is not None
-    except ValueError:  # somebody has put something else in its place
+    except (ImportError, ValueError):  # something else is in its place
         return False
 
 

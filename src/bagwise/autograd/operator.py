@@ -1,6 +1,6 @@
 """The posterior as an operator of PyTorch: engines run inside it, gradients and compilers see it.
 
-`torch.ops.bagwise.posterior(log_probs, *bags.tensors, engine, options)`
+`torch.ops.bagwise.posterior(log_probs, *tensors_of(bags).known, engine, options)`
 returns each bag's log-likelihood (B,), the weights (N, C), the gradient (N, C) where that is not
 the weights (else it is empty), and what is proved of each bag's answer (B,). An operator has a
 shape that compilers can reason about without running it, so a compiled training step calls it like
@@ -9,65 +9,42 @@ any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from bagwise.autograd.bag_tensors import bags_of_tensors, others_impossible, tensors_of
 from bagwise.bags import Bags, FloatArray
 from bagwise.errors import InputError
-from bagwise.posterior._result import Posterior, check_shapes, checked_array
-
-Fill = Callable[..., FloatArray | None]
-"""fill(log_p (N, C), bags, log_likelihood (B,), weights (N, C), *options) fills the two arrays. It
-returns the gradient (N, C) of each bag's log-likelihood where `own_gradient` says so."""
-
-Curve = Callable[..., FloatArray]
-"""curve(log_p (N, C), bags, direction (N, C), *options): the derivative of the weights in that
-direction, (N, C)."""
+from bagwise.posterior import most_probable_labeling
+from bagwise.posterior._engine import KERNELS
+from bagwise.posterior._result import Posterior, check_shapes, checked
 
 
-@dataclass(frozen=True)
-class Engine:
-    """How a posterior is computed.
-
-    Attributes:
-        fill: the likelihoods and weights.
-        own_gradient: whether `fill` returns a gradient that is not the weights.
-        curve: the second derivative of the log-likelihood, where it is known.
-        bound: `Posterior.bound` of every bag; None if `fill` takes an array for it after the
-            options.
-    """
-
-    fill: Fill
-    own_gradient: bool = False
-    curve: Curve | None = None
-    bound: float | None = np.inf
-
-
-_ENGINES: dict[str, Engine] = {}
-
-
-def add_engine(name: str, engine: Engine) -> None:
-    """Make an engine known to the operator."""
-    _ENGINES[name] = engine
-
-
-def posterior(
-    engine: str, log_probs: torch.Tensor, bags: Bags, options: Sequence[float] = ()
-) -> Posterior:
+def posterior_of_tensor(
+    engine: str, log_probs: torch.Tensor, bags: Bags, options: list[float]
+) -> Posterior[torch.Tensor]:
     """Check the input, run an engine (CPU, double precision), bring back tensors."""
     check_shapes(log_probs, bags)
-    numbers = [float(option) for option in options]
-    possible = bags.others_impossible(log_probs)
+    possible = others_impossible(log_probs, bags)
     if is_traced(possible):
-        found = _operator(possible, *bags.tensors, engine, numbers)
+        found = _operator(possible, *tensors_of(bags).known, engine, options)
     else:
-        found = _Posterior.apply(possible, bags, engine, numbers)  # type: ignore[no-untyped-call]
+        found = _Posterior.apply(possible, bags, engine, options)  # type: ignore[no-untyped-call]
     log_likelihood, weights, _, bound = found
     return Posterior(log_likelihood, weights.detach(), bound.detach(), engine)
+
+
+def labeling_of_tensor(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
+    """`most_probable_labeling` of a tensor, on its device."""
+    check_shapes(log_probs, bags)
+    return torch.from_numpy(most_probable_labeling(_array(log_probs), bags)).to(log_probs.device)
+
+
+def _array(tensor: torch.Tensor) -> FloatArray:
+    found: FloatArray = tensor.detach().cpu().double().contiguous().numpy()
+    return found
 
 
 def is_traced(tensor: torch.Tensor) -> bool:
@@ -86,15 +63,7 @@ def is_traced(tensor: torch.Tensor) -> bool:
 def _computed(
     log_probs: torch.Tensor, bags: Bags, engine: str, options: list[float]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    log_p, shifts = checked_array(log_probs, bags)
-    log_likelihood = np.empty(len(bags))
-    weights = np.empty(log_p.shape)
-    how = _ENGINES[engine]
-    bound = np.full(len(bags), np.inf if how.bound is None else how.bound)
-    last = (bound,) if how.bound is None else ()
-    gradient = how.fill(log_p, bags, log_likelihood, weights, *options, *last)
-    if shifts is not None:
-        log_likelihood += shifts
+    log_likelihood, weights, gradient, bound = KERNELS[engine].run(_array(log_probs), bags, options)
     found = (log_likelihood, weights, np.empty(0) if gradient is None else gradient, bound)
     kind = _precision(log_probs)
     # The type first: not every device has double precision.
@@ -113,7 +82,7 @@ def _operator(
     engine: str,
     options: list[float],
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    return _computed(log_probs, Bags.of_tensors(sizes, counts, packed), engine, options)
+    return _computed(log_probs, bags_of_tensors(sizes, counts, packed), engine, options)
 
 
 def _precision(log_probs: torch.Tensor) -> torch.dtype:
@@ -133,14 +102,14 @@ def _(
     weights = torch.empty_like(
         log_probs, dtype=_precision(log_probs), memory_format=torch.contiguous_format
     )
-    gradient = torch.empty_like(weights) if _ENGINES[engine].own_gradient else weights.new_empty(0)
+    gradient = torch.empty_like(weights) if KERNELS[engine].own_gradient else weights.new_empty(0)
     B = sizes.shape[0]
     return weights.new_empty(B), weights, gradient, weights.new_empty(B)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
     log_probs, *known, ctx.engine, ctx.options = inputs
-    gradient = output[2] if _ENGINES[ctx.engine].own_gradient else output[1]
+    gradient = output[2] if KERNELS[ctx.engine].own_gradient else output[1]
     ctx.save_for_backward(log_probs, gradient, *known)
 
 
@@ -170,7 +139,7 @@ class _Posterior(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
         log_probs, bags, engine, options = inputs
-        _keep(ctx, (log_probs, *bags.tensors, engine, options), output)
+        _keep(ctx, (log_probs, *tensors_of(bags).known, engine, options), output)
         ctx.mark_non_differentiable(*output[1:])
         ctx.set_materialize_grads(False)
 
@@ -272,15 +241,15 @@ class _Curve(torch.autograd.Function):
         options: list[float],
         *known: torch.Tensor,
     ) -> torch.Tensor:
-        curve = _ENGINES[engine].curve
+        curve = KERNELS[engine].curve
         if curve is None:
             raise RuntimeError(
                 f"the engine {engine!r} has no second derivative of the log-likelihood; "
                 'use engine="exact", which has.'
             )
-        bags = Bags.of_tensors(*known)
-        log_p, _ = checked_array(log_probs, bags)
-        bent = curve(log_p, bags, direction.detach().cpu().double().numpy(), *options)
+        bags = bags_of_tensors(*known)
+        log_p, _ = checked(_array(log_probs), bags)
+        bent = curve(log_p, bags, _array(direction), *options)
         return torch.from_numpy(bent).to(log_probs.dtype).to(log_probs.device)
 
     @staticmethod

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch.nn.functional import log_softmax
 
+from bagwise.autograd.bag_tensors import bag_of_row
+from bagwise.autograd.operator import is_traced
 from bagwise.bags import Bags
 from bagwise.bags.arrays import shown_row
 from bagwise.errors import InputError, InputTypeError
-from bagwise.posterior._autograd import is_traced
+from bagwise.posterior._result import check_shapes
 
 _MOST_NODES = 10_000  # of a graph that is searched for batch normalisation
 
@@ -35,11 +37,6 @@ def nan_apart(log_p: torch.Tensor, bags: Bags) -> tuple[torch.Tensor, torch.Tens
     rows = torch.where(is_nan, log_p.sum(-1), 0)
     of_bags = rows.new_zeros(len(bags)).index_add(0, bag_of_row(bags, log_p.device), rows)
     return log_p.masked_fill(is_nan[:, None], -math.log(max(bags.n_classes, 1))), of_bags
-
-
-def bag_of_row(bags: Bags, device: torch.device) -> torch.Tensor:
-    """(N,) the bag each instance lies in; unlike `bags.bag_of_row` known to compilers."""
-    return torch.repeat_interleave(bags.tensors[0].to(device), output_size=bags.n_instances)
 
 
 def check_logits(logits: torch.Tensor, bags: Bags) -> None:
@@ -66,6 +63,14 @@ def check_logits(logits: torch.Tensor, bags: Bags) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+def check_stored(stored_log_probs: object, bags: Bags) -> None:
+    """Refuse what cannot be stored log-probabilities of the instances of these bags."""
+    if not isinstance(stored_log_probs, torch.Tensor):
+        kind = type(stored_log_probs).__name__
+        raise InputTypeError(f"stored_log_probs is a {kind}; a torch.Tensor is expected.")
+    check_shapes(stored_log_probs, bags, "stored_log_probs")
 
 
 def _normalised_by_batch(logits: torch.Tensor) -> bool:

@@ -1,0 +1,10 @@
+"""The bridge to PyTorch: posteriors of tensors, with gradients, also in compiled training steps.
+
+`posterior` computes with arrays and does not import PyTorch. Where it is given a tensor, it imports
+this room and hands over.
+"""
+
+from bagwise.autograd.operator import labeling_of_tensor, posterior_of_tensor
+from bagwise.autograd.users_engines import posterior_by_users_engine
+
+__all__ = ["labeling_of_tensor", "posterior_by_users_engine", "posterior_of_tensor"]

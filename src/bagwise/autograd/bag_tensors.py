@@ -1,0 +1,103 @@
+"""`Bags` as tensors, which compiled training steps can read.
+
+A compiler of PyTorch follows tensors that are there when a step begins; it cannot make them from
+arrays in the midst of it. So, from the import of this module on, every `Bags` has its tensors. One
+that was made before gets them when they are first asked for, which no compiled step must be.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+import torch
+
+from bagwise.bags import Bags
+
+
+class BagTensors(NamedTuple):
+    """What is known of bags, not to be written to: it lies in the memory of the arrays.
+
+    Attributes:
+        sizes: (B,) instances per bag.
+        low: (B, C) the counts, or the least possible ones.
+        packed: None where the counts are exact, else `Potentials.packed`.
+        labels: (N,) `Bags.row_labels`.
+    """
+
+    sizes: torch.Tensor
+    low: torch.Tensor
+    packed: torch.Tensor | None
+    labels: torch.Tensor | None
+
+    @property
+    def known(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """What the operator takes of them."""
+        return self.sizes, self.low, self.packed
+
+
+def tensors_of(bags: Bags) -> BagTensors:
+    """The tensors of bags, made once."""
+    if bags.tensors is None:
+        _keep_tensors(bags)
+    found: BagTensors = bags.tensors
+    return found
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _keep_tensors(bags: Bags) -> None:
+    labels = None if bags.row_labels is None else _shared(bags.row_labels)
+    if bags.tensors is not None:  # the same bags, whose labels are known now
+        bags.tensors = bags.tensors._replace(labels=labels)
+        return
+    packed = None if bags.potentials is None else _shared(bags.potentials.packed())
+    bags.tensors = BagTensors(_shared(bags.sizes), _shared(bags.least), packed, labels)
+
+
+Bags.when_made.append(_keep_tensors)
+# Compilers are not to follow, array by array, how bags are made within a step.
+Bags._set = torch.compiler.disable(Bags._set)  # type: ignore[method-assign, no-untyped-call]
+
+
+def _shared(array: npt.NDArray[Any]) -> torch.Tensor:
+    """In the memory of the array; PyTorch warns of that if the array is read-only already."""
+    return torch.from_numpy(array) if array.flags.writeable else torch.tensor(array)
+
+
+def bags_of_tensors(
+    sizes: torch.Tensor, low: torch.Tensor, packed: torch.Tensor | None = None
+) -> Bags:
+    """Bags again from their tensors, nothing checked."""
+    return Bags.of_packed(sizes.numpy(), low.numpy(), None if packed is None else packed.numpy())
+
+
+def expected_counts(bags: Bags) -> torch.Tensor:
+    """`Bags.expected_counts`; whole numbers where the counts are exact."""
+    _, low, packed = tensors_of(bags).known
+    return low if packed is None else packed[: low.numel()].view_as(low)
+
+
+def most(bags: Bags) -> torch.Tensor:
+    """`Bags.most`."""
+    _, low, packed = tensors_of(bags).known
+    if packed is None:
+        return low
+    begins = packed[low.numel() : 2 * low.numel() + 1].long()
+    return low + begins.diff().view_as(low) - 1
+
+
+def bag_of_row(bags: Bags, device: torch.device) -> torch.Tensor:
+    """`Bags.bag_of_row`."""
+    sizes = tensors_of(bags).sizes.to(device)
+    return torch.repeat_interleave(sizes, output_size=bags.n_instances)
+
+
+def others_impossible(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
+    """`Bags.others_impossible`."""
+    known = tensors_of(bags).labels
+    if known is None:
+        return log_probs
+    labels = known.to(log_probs.device)[:, None]
+    other = torch.arange(log_probs.shape[1], device=log_probs.device) != labels
+    return log_probs.masked_fill(other & (labels >= 0), -math.inf)
