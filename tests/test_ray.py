@@ -266,6 +266,12 @@ def test_another_ray_on_this_machine_is_left_alone(monkeypatch: pytest.MonkeyPat
     assert [settings["address"] for settings in asked] == ["local"]  # None would take the other
 
 
+def in_this_process(function: Any, tasks: Any, *shared: Any, **_: Any) -> Iterator[Any]:
+    """As `ray_cluster.do_all`, the last first: nobody says in which order tasks end."""
+    for name, arguments in reversed(tasks.items()):
+        yield name, function(*shared, *arguments), None
+
+
 def test_predictions_on_ray_are_those_of_one_process_though_one_of_ray_is_killed(
     table: Path,
     models: tuple[Path, Path],
@@ -276,16 +282,16 @@ def test_predictions_on_ray_are_those_of_one_process_though_one_of_ray_is_killed
     files = [table / name for name in ("b.parquet", "a.csv", "d.csv", "c.parquet")]
     mark, predicted = tmp_path / "died", ray_predicting._predicted
 
-    def die_once(item: dict[str, Any], **settings: Any) -> dict[str, str]:
+    def die_once(*task: Any) -> Any:
         if not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return predicted(item, **settings)
+        return predicted(*task)
 
     monkeypatch.setattr(ray_predicting, "_predicted", die_once)
     code, output = command(
         *("predict", models[0], *files, "--out", tmp_path / "parts"),
-        *("--ray-address", address),
+        *("--ray-address", address, "--workers", 2),
     )
     assert code == 0, output
     assert mark.exists()
@@ -306,11 +312,8 @@ def test_predictions_on_ray_are_those_of_one_process_though_one_of_ray_is_killed
 def test_what_is_wrong_with_a_file_is_one_message_and_leaves_the_former_predictions(
     table: Path, models: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def in_this_process(items: Any, settings: Any, workers: int) -> Iterator[Any]:
-        return (ray_predicting._predicted(item, **settings) for item in items)
-
     monkeypatch.setattr(ray_predicting, "cluster", lambda *_: contextlib.nullcontext(2))
-    monkeypatch.setattr(ray_predicting, "_mapped", in_this_process)
+    monkeypatch.setattr(ray_predicting, "do_all", in_this_process)
     out = tmp_path / "parts"
     predict = ("predict", models[0], table / "b.parquet")
     assert command(*predict, "--out", out, "--ray")[0] == 0
@@ -332,11 +335,8 @@ def test_what_is_wrong_with_a_file_is_one_message_and_leaves_the_former_predicti
 def test_with_force_predictions_on_ray_replace_a_folder_of_other_files(
     table: Path, models: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def in_this_process(items: Any, settings: Any, workers: int) -> Iterator[Any]:
-        return (ray_predicting._predicted(item, **settings) for item in items)
-
     monkeypatch.setattr(ray_predicting, "cluster", lambda *_: contextlib.nullcontext(2))
-    monkeypatch.setattr(ray_predicting, "_mapped", in_this_process)
+    monkeypatch.setattr(ray_predicting, "do_all", in_this_process)
     out = tmp_path / "other"
     out.mkdir()
     (out / "notes.txt").write_text("mine")

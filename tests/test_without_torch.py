@@ -104,7 +104,7 @@ def test_what_needs_torch_says_so(wards: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_linear_model_predicts_without_what_only_fits_need(wards: Path, tmp_path: Path) -> None:
-    heavy = {"torch", "sklearn", "numba", "scipy.optimize", "pandas", "matplotlib"}
+    heavy = {"torch", "sklearn", "numba", "scipy.optimize", "matplotlib"}
     arguments = ["predict", wards / "linear", wards / "rows.csv", "--out", tmp_path / "p.csv"]
     program = LIGHT.format(heavy=heavy) + RUN.format(arguments=list(map(str, arguments)))
     done = run(program)

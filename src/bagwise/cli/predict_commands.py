@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,9 @@ from bagwise.cli.fit_command import (
     Workers,
 )
 from bagwise.errors import UsageError
+
+if TYPE_CHECKING:
+    from bagwise.labels.targets import NumbersAre
 
 Keep = Annotated[
     str | None,
@@ -79,7 +82,6 @@ def predict(
     replaces also a folder of other files, but none with folders in it.
     """
     from bagwise.cli.terminal import show_bags_used, show_doubts, show_written
-    from bagwise.tables.labels.label_options import numbers_are_of
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import columns_of, spooled
     from bagwise.tables.use.predict import predict_table
@@ -114,7 +116,7 @@ def predict(
                 force=force,
                 key=columns_of(bag),
                 labels=labels,
-                labels_are=numbers_are_of(labels_are, noise, clipped),
+                labels_are=_kind_of_labels(labels_are, noise, clipped),
                 skip_unmatched=skip_unmatched,
             )
     output.result(written)
@@ -201,6 +203,15 @@ def evaluate(
     output.result(scores)
     show_scores(scores)
     show_surprises(scores.surprises)
+
+
+def _kind_of_labels(labels_are: LabelsAre, noise: str | None, clipped: bool) -> NumbersAre:
+    """What numbers are; where nothing is said, without importing what computes with them."""
+    if labels_are is LabelsAre.auto and noise is None and not clipped:
+        return "auto"
+    from bagwise.tables.labels.label_options import numbers_are_of
+
+    return numbers_are_of(labels_are, noise, clipped)
 
 
 def _names(keep: str | None) -> list[str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.table import Table
@@ -13,9 +14,11 @@ from bagwise.errors import InputError
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.bag_differences import log_odds
 from bagwise.tables.model.fitted_table import FittedTable
-from bagwise.tables.use.evaluate import Scores
 from bagwise.tables.use.prediction_file import Written
 from bagwise.wording import counted
+
+if TYPE_CHECKING:
+    from bagwise.tables.use.evaluate import Scores
 
 MOST_SHOWN = 15  # classes in a square table of confusions
 
