@@ -28,7 +28,7 @@ from rich.progress import track
 from rich.table import Table
 from scipy.special import expit
 
-from bagwise.tables.fitting import fit_table
+import bagwise
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.predict import predict_table
 
@@ -86,8 +86,8 @@ def losses(folder: Path, seed: int, n: int, effect: float, slope: float) -> Floa
     passed, sizes = np.bincount(school, y), np.bincount(school)
     counts = [[f"S{s}", int(sizes[s] - passed[s]), int(passed[s])] for s in range(n)]
     labels = write(folder / "bags.csv", ["school", "fail", "pass"], counts)
-    plain = fit_table(data, "school", labels, model="linear")
-    effects = fit_table(data, "school", labels, bag_effects=True)
+    plain = bagwise.fit(data, "school", labels, model="linear", progress=False).fitted
+    effects = bagwise.fit(data, "school", labels, bag_effects=True, progress=False).fitted
     found = []
     for first in (0, n):
         school, X, p = schools.pupils(np.full(n, NEW), first)

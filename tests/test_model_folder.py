@@ -15,8 +15,8 @@ from sklearn.base import clone
 from bagwise import InputError, LLPClassifier
 from bagwise.storage.manifest import MANIFEST
 from bagwise.tables import FittedTable, predict_table
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.model.linear_model import LinearModel, read_linear_network
+from fitted import fit_table
 
 OLD = Path(__file__).parent / "old_models"  # of formats 1 (without a manifest) and 2
 X = np.arange(36.0).reshape(12, 3) % 7

@@ -16,13 +16,13 @@ from typer.testing import CliRunner
 
 from bagwise import read_bags, stored_bags
 from bagwise.cli import app
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.streaming import StreamedSource
 from bagwise.tables.use.label import label_table
 from bagwise.tables.use.predict import predict_table
 from bagwise.tables.use.prediction_file import is_prediction
+from fitted import fit_table
 
 TOWNS = ["São Paulo", "a/b c", "x=y", None]
 

@@ -233,7 +233,7 @@ def fit(
     from bagwise.cli.terminal import show_fit
     from bagwise.ray_cluster import cluster
     from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
-    from bagwise.tables.fitting import fit_table
+    from bagwise.table_model import fit as fit_model
     from bagwise.tables.labels.label_options import numbers_are_of
     from bagwise.tables.read.paths import spooled
 
@@ -242,33 +242,34 @@ def fit(
         _refuse_closed_folder(out)
         refuse_other_things(out)
         there_is_ray = on_ray(ray, ray_address, workers)
-        fitted = fit_table(
+        found = fit_model(
             files,
             bag,
             labels,
+            labels_are=numbers_are_of(labels_are, noise, clipped),
+            classes=classes,
+            row_labels=row_labels,
             features=features,
             exclude=exclude,
             categorical=categorical,
             ordered=ordered,
-            classes=classes,
-            labels_are=numbers_are_of(labels_are, noise, clipped),
-            row_labels=row_labels,
             skip_unmatched=skip_unmatched,
+            model=model,
+            bag_effects=bag_effects,
+            seed=seed,
+            out=out,
+            memory=memory,
+            progress=output.for_people,
             method=method,
             engine=engine,
             method_options=options_of(set_),
-            model=model,
             lr=lr,
             epochs=epochs,
-            bag_effects=bag_effects,
-            seed=seed,
-            command=shlex.join(["bagwise", *sys.argv[1:]]),
-            out=out,
-            memory=memory,
             store=store,
-            progress=output.for_people,
             ray=cluster(ray_address, workers) if there_is_ray else None,
+            command=shlex.join(["bagwise", *sys.argv[1:]]),
         )
+    fitted = found.fitted
     output.result(fitted.facts)
     show_fit(fitted)
     console.print(

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bagwise.errors import InputError
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
 from bagwise.tables.read.paths import columns_of
-from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.prediction_file import LABEL, Collected, Written
 
 if TYPE_CHECKING:

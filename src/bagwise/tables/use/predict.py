@@ -13,10 +13,10 @@ from bagwise.limits import LIMITS, Limits
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.bag_names import bag_ids
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
-from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.prediction_file import (
     Out,
     Written,

@@ -11,12 +11,12 @@ from bagwise.errors import InputError
 from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.known_shares import refuse_inexact, shares_of
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import match_some
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
-from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.prediction_file import (
     Out,
     Written,
