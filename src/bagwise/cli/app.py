@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import IO, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from rich.console import Console, ConsoleDimensions
@@ -181,6 +181,17 @@ class Output:
         if self.as_json:
             typer.echo(json.dumps(plain(facts), indent=1, allow_nan=False))
 
+    def place(self, out: Path) -> Path | IO[bytes]:
+        """Where data go: to a file, or for - to standard output; what is for people is then on the
+        error stream.
+        """
+        if str(out) != "-":
+            return out
+        if self.as_json:
+            raise UsageError("--json and --out - both write to standard output; leave one out.")
+        self.to_stderr = True
+        return sys.stdout.buffer
+
     def data(self, text: str) -> None:
         """Print data on standard output; what is for people goes to the error stream."""
         self.to_stderr = True
@@ -267,7 +278,7 @@ def user_errors(stopped: str | Callable[[], str] = "Stopped.") -> Iterator[None]
                 typer.echo(f"Note: {text}", err=True)
     except Exception as error:
         users = isinstance(error, BagwiseError | OSError) and not is_lack_of_memory(error)
-        if _debug or not users:
+        if _debug or not users or isinstance(error, BrokenPipeError):  # `| head` ends quietly
             raise
         typer.echo(f"Error: {harmless(' '.join(str(error).split()))}", err=True)
         raise typer.Exit(USAGE if isinstance(error, UsageError) else DATA) from error
