@@ -22,6 +22,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from bagwise import __version__
+from bagwise.cli.config_file import options_in
 from bagwise.errors import BagwiseError, UsageError, is_lack_of_memory
 from bagwise.extras import require
 from bagwise.registry import load_plugins
@@ -84,7 +85,7 @@ class OneValue(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Look for repeated options before the values are read."""
-        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         given = [param for param in order if isinstance(param, TyperOption)]
         for param in dict.fromkeys(given):
             same_each_time = param.is_flag and not param.secondary_opts
@@ -93,6 +94,11 @@ class OneValue(TyperCommand):
                     f"{max(param.opts, key=len)} is given {given.count(param)} times, and only the "
                     "last one would count. Give it once; several columns have commas between."
                 )
+        if values.get("config") and not values.get("data"):
+            # Not every version of click looks for arguments among the options of a file.
+            known = [str(param.name) for param in self.params]
+            with user_errors():
+                args = [*args, *options_in(Path(values["config"]), known).get("data", [])]
         return super().parse_args(ctx, args)
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import tomllib
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,6 +24,7 @@ from bagwise.cli.app import (
     output,
     user_errors,
 )
+from bagwise.cli.config_file import options_in
 from bagwise.errors import UsageError
 
 
@@ -106,27 +106,6 @@ def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     with user_errors():
         ctx.default_map = options_in(path, [str(param.name) for param in ctx.command.params])
     return path
-
-
-def options_in(path: Path, known: list[str]) -> dict[str, Any]:
-    """Options from a TOML file, by the names of parameters."""
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"--config is {path}, which cannot be read: {error}.") from error
-    names = {"set": "set_", "files": "data"}
-    options = {}
-    for name, value in found.items():
-        plain = name.replace("-", "_")
-        plain = names.get(plain, plain)
-        if plain not in known or plain in ("config", "help"):
-            listed = ", ".join(sorted(x.strip("_").replace("_", "-") for x in known))
-            raise UsageError(
-                f"{path} has {name!r}, which is no option of fit; these are: {listed}."
-            )
-        is_list = isinstance(value, list) and plain not in ("data", "ordered", "set_")
-        options[plain] = ",".join(map(str, value)) if is_list else value
-    return options
 
 
 @app.command(rich_help_panel=TABLES, has_json=True)
