@@ -1,4 +1,4 @@
-"""Errors and warnings that a user can act on, made of parts that are worded where they are shown."""
+"""Errors and warnings that a user can act on; their parts are worded where they are shown."""
 
 from __future__ import annotations
 

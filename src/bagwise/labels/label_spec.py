@@ -93,7 +93,7 @@ class LabelSpec:
                 *(Option("labels_are"), f" is {labels_are!r}; one of {words}, a noise such as "),
                 "Laplace(4), or Rounded(2) is expected.",
             )
-        return cls(labels_are)  # type: ignore[arg-type]  # str(labels_are) is one of the words
+        return cls(labels_are)
 
     @property
     def is_plain(self) -> bool:
