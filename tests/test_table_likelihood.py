@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bagwise.tables.model.bag_differences import BagsDiffer
 from typer.testing import CliRunner
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.cli import app
 from bagwise.limits import Limits
 from bagwise.tables.fitting import fit_table
-from bagwise.tables.model.bag_differences import BagsDiffer
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.linear_model import LinearModel
 from bagwise.tables.search import linear_candidates as linear

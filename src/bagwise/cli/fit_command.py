@@ -235,7 +235,9 @@ def fit(
     from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
     from bagwise.tables.fitting import fit_table
     from bagwise.tables.labels.label_options import numbers_are_of
+    from bagwise.tables.model.fit_file import to_json
     from bagwise.tables.read.paths import spooled
+    from bagwise.wording.fit_words import true_or_given
 
     stopped = partial(_stopped, out, memory, store)
     with user_errors(stopped), spooled(data, sys.stdin.buffer) as files:
@@ -269,12 +271,11 @@ def fit(
             progress=output.for_people,
             ray=cluster(ray_address, workers) if there_is_ray else None,
         )
-    output.result(fitted.facts)
+    output.result(to_json(fitted.facts))
     show_fit(fitted)
     console.print(
-        f"The model is in {out}; `bagwise report {out}` says more, and {out / HELD_OUT} has the "
-        f"{'given' if fitted.facts.data.counts_are else 'true'} and predicted counts of every "
-        "held-out bag.",
+        f"The model is in {out}. `bagwise report {out}` shows more; {out / HELD_OUT} has the "
+        f"{true_or_given(fitted.facts.data)} and predicted counts of every held-out bag.",
         soft_wrap=True,
     )
 

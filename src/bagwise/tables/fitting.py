@@ -34,7 +34,7 @@ from bagwise.tables.assess.surprising import all_log_probs, surprising_in_pieces
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.encode.learn_columns import Ordered, ordered_of
 from bagwise.tables.labels.label_file import read_labels
-from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings, Tried
+from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.network_room import REMEDY, network_room, there_is_torch
 from bagwise.tables.model.stored_covariance import fit_of, intervals_of
@@ -236,11 +236,11 @@ def fit_table(
                 lr=chosen.lr,
                 epochs=None if trained is None else trained.epochs,
                 ridge=chosen.ridge,
-                bag_effects=linear.tau_of(chosen),
+                bag_effects=chosen.fitted_tau,
                 seed=seed,
                 temperature=fitted_model.temperature,
             ),
-            tried=[Tried(t.model, t.setting, t.bag_loss) for t in trials],
+            tried=[trial.facts for trial in trials],
             folds=len(splits),
             curve=_curve(trained, chosen, cross_validated),
             held_out=assess(own, part, ids, shares, tau),
@@ -288,7 +288,7 @@ def _intervals(
     """What intervals of a linear model by maximum likelihood are made of."""
     if chosen.fitted is None or chosen.ridge is None:
         return {}
-    tau = linear.tau_of(chosen) or 0.0
+    tau = chosen.fitted_tau or 0.0
     model = fit_of(chosen.fitted["weights"], chosen.fitted["intercept"], chosen.ridge, tau)
     if not data.fits(limits):
         kept = splits[0][0]

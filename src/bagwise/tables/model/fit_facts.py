@@ -22,6 +22,7 @@ Text = Annotated[str, Meta(pattern=r"\A[^\ud800-\udfff]*\Z")]  # that can be wri
 Verdict = Literal["learned", "chance", "nothing"]
 
 FEW_BAGS = 30
+IDLE = 0.05  # bag effects that change log-odds by less do nothing
 FEW_ROWS = 10
 LARGE_BAG = 200
 MUCH_ROUNDING = 0.005
@@ -109,6 +110,11 @@ class FitSettings:
     temperature: Annotated[float, Meta(gt=0, lt=100)] = 1.0
     bag_effects: Amount | None = None
 
+    @property
+    def log_odds(self) -> float | None:
+        """How much log-odds vary between bags, where they have effects; see `log_odds`."""
+        return None if self.bag_effects is None else log_odds(self.bag_effects)
+
 
 def log_odds(tau: float) -> float:
     """How much the log-odds of two classes vary between bags, the standard deviation of each
@@ -130,9 +136,14 @@ class BagsDiffer:
     p_value: Share
 
     @property
+    def log_odds(self) -> float:
+        """See `log_odds`."""
+        return log_odds(self.tau)
+
+    @property
     def clearly(self) -> bool:
         """Whether that is no chance, and large enough to matter."""
-        return self.p_value < 0.01 and log_odds(self.tau) > 0.2
+        return self.p_value < 0.01 and self.log_odds > 0.2
 
 
 @dataclass(frozen=True)
@@ -321,8 +332,8 @@ class FitFacts:
     @property
     def bag_effects(self) -> Literal["idle", "advised", "possible"] | None:
         """What bag effects do, or might do, if there is something to say about it."""
-        if self.settings.bag_effects is not None:
-            return "idle" if log_odds(self.settings.bag_effects) < 0.05 else None
+        if self.settings.log_odds is not None:
+            return "idle" if self.settings.log_odds < IDLE else None
         if self.bags_differ is not None:
             return "advised" if self.bags_differ.clearly else None
         return "possible" if self.is_overconfident and not self.data.inexact_bags else None
