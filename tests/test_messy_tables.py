@@ -168,7 +168,7 @@ def test_label_keeps_known_labels_if_it_is_told_them(made: Path, tmp_path: Path)
 def test_estimate_says_which_rows_are_unlike_those_of_fit(made: Path, tmp_path: Path) -> None:
     unseen = rows_file(tmp_path / "unseen.csv", sex=["x"] * len(WARD))
     _, output = command("estimate", made / "model", unseen, "--by", "sex")
-    assert "sex: 240 rows have a category not seen in fit." in output
+    assert "sex: 240 rows have a category not seen in training." in output
     far = rows_file(tmp_path / "far.csv", score=SCORE * 1000)
     _, output = command("estimate", made / "model", far, "--by", "ward")
     assert "rows have a value far from those of fit" in output

@@ -113,7 +113,7 @@ def _show_effects(fitted: FittedTable, found: list[Effect]) -> None:
         against = "the mean of all classes" if len(labels) > 1 else repr(fitted.classes[0])
         table = Table(title=f"Effects on the log-odds of {label!r} against {against}")
         table.add_column("column", overflow="fold")
-        for name in ("effect", "95 % interval", "per unit"):
+        for name in ("effect", "95% interval", "per unit"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("unit")
         for e in [effect for effect in readable if effect.label == label][:most]:

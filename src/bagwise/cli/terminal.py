@@ -110,8 +110,8 @@ def show_known_bags(known: int, rows: int) -> None:
     others = counted(rows - known, "other row gets", "other rows get")
     hint = " Name the bag's columns with --bag if the table has them under other names."
     console.print(
-        f"{ours} that the model knows, and use {have} effect; {others} the mean over bags."
-        f"{hint * (not known)}",
+        f"{ours} that the model knows, and {have} effect is used"
+        f"{f'; {others} the mean over bags' * (known < rows)}.{hint * (not known)}",
         soft_wrap=True,
         highlight=False,
     )

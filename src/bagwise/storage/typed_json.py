@@ -49,6 +49,7 @@ def _named(message: str, content: Any) -> InputError:
     place = path.removeprefix(".")
     if missing := re.search("missing required field `(.*)`", message):
         return InputError(f"{place}{'.' if place else ''}{missing[1]} is missing.")
+    message = message.replace("Number out of range", "Expected `float`")
     expected = re.fullmatch(r"Expected (.*?)(, got .*)?", message)
     if expected is None or "..." in path:
         return InputError(f"{place or 'the content'}: {message}.")

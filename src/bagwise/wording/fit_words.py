@@ -151,8 +151,10 @@ def settings(chosen: FitSettings) -> str:
 def candidate(tried: Tried, folds: int) -> str:
     """What was tried with a model; `folds` is how many there are."""
     parts = ["bag effects"] * (tried.tau is not None)
-    parts += [f"ridge {tried.ridge:.3g}"] * (tried.ridge is not None)
-    parts += [f"learning rate {tried.lr:g}"] * (tried.lr is not None)
+    if tried.ridge is not None:
+        parts.append(f"ridge {tried.ridge:.3g}")
+    if tried.lr is not None:
+        parts.append(f"learning rate {tried.lr:g}")
     if tried.epochs is not None:
         parts.append(counted(tried.epochs, "epoch", "epochs"))
     if tried.folds is not None:

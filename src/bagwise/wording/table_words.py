@@ -27,7 +27,7 @@ _NEW = {
 _KINDS = {
     "ranges": "ranges of counts",
     "sample": "counts of larger groups, of which the rows are a random sample",
-    "counts": "counts, some of them missing",
+    "counts": "counts, some of which are not known",
 }
 
 

@@ -139,7 +139,7 @@ def far_values(sample: Floats) -> Far:
 
     Up to three different ones on a side that are repeated, twice as far as all others, are codes
     (five times where some of the others are far too). Others are taken for the last ordinary value.
-    Where more than 5 % would be, or where the quartiles are the same, wider percentiles take their
+    Where more than 5% would be, or where the quartiles are the same, wider percentiles take their
     place.
 
     >>> ages = np.array([*range(20, 80), 99999, 99999])

@@ -68,8 +68,9 @@ def _check_together(facts: FitFacts) -> None:
     for place, values in by_class.items():
         if len(values) != len(data.classes):
             raise wrong(values, place, f"a list of {len(data.classes)}")
-    if settings.ridge is None and (settings.lr is None or settings.epochs is None):
-        raise wrong(None, "settings.ridge", "a number, or settings.lr and settings.epochs,")
+    for name in ("lr", "epochs"):
+        if settings.ridge is None and getattr(settings, name) is None:
+            raise wrong(None, f"settings.{name}", "a number, or one for settings.ridge,")
     histogram = data.sizes.histogram
     if len(histogram.edges) != len(histogram.counts) + 1:
         raise wrong(histogram.edges, "data.sizes.histogram.edges", "one more than counts")

@@ -19,7 +19,7 @@ class Effect:
             the mean of all.
         effect: of one standard deviation, or of a category.
         error: its standard error over bags.
-        low: of the 95 % interval.
+        low: of the 95% interval.
         high: of the same.
         per_unit: effect, low and high of one unit of the column.
         unit: what that is: the kind of a column of numbers ("numeric": 1), "log" (1 in the
