@@ -18,7 +18,7 @@ from bagwise.tables.use.prediction_file import LABEL, Collected, Written
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from bagwise.labels.kinds import NumbersAre
+    from bagwise.labels.label_spec import LabelsAre
     from bagwise.tables.encode.columns import Surprises
     from bagwise.tables.model.fit_facts import FitFacts
     from bagwise.tables.read.source import Table
@@ -84,7 +84,7 @@ class TableModel:
         *,
         bag: Names | None = None,
         labels: Table | None = None,
-        labels_are: NumbersAre = "auto",
+        labels_are: LabelsAre = "auto",
         skip_unmatched: bool = False,
     ) -> tuple[Any, Written]:
         from bagwise.tables.use.predict import predict_table
@@ -109,7 +109,7 @@ class TableModel:
         labels: Table,
         *,
         bag: Names | None = None,
-        labels_are: NumbersAre = "auto",
+        labels_are: LabelsAre = "auto",
         row_labels: str | None = None,
         skip_unmatched: bool = False,
     ) -> Any:
@@ -203,7 +203,7 @@ class TableModel:
         labels: Table,
         *,
         bag: Names | None = None,
-        labels_are: NumbersAre = "auto",
+        labels_are: LabelsAre = "auto",
         skip_unmatched: bool = False,
         seed: int = 0,
     ) -> Any:
@@ -236,7 +236,7 @@ class TableModel:
         *,
         labels: Table | None = None,
         bag: Names | None = None,
-        labels_are: NumbersAre = "auto",
+        labels_are: LabelsAre = "auto",
         skip_unmatched: bool = False,
     ) -> Any:
         """The share of each class in groups of rows, a frame with 95% intervals.

@@ -72,12 +72,12 @@ class NumberLearner:
         if not self.n:
             return "no row has a value"
         if self.n >= FEW and not self.missing and self.numbering and self.numbering.numbers_rows():
-            return "it numbers the rows; name it in --features if it is more than that"
+            return "it numbers the rows; name it as a feature if it is more than that"
         std = math.sqrt(self.squares / self.n) if math.isfinite(self.squares) else math.inf
         column = Column(self.name, self.kind, self.mean, std, missing=self.missing > 0)
         unasked = self.kind == "numeric" and not self.wanted
         if unasked and looks_like_weights(self.name, self.sample.values()):
-            warnings.warn(weights_note(self.name), UserWarning, stacklevel=2)
+            warnings.warn(weights_note(self.name), stacklevel=2)
         return number_column(column, self.sample.values(), self.n)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.storage.files import refuse_foreign, unfinished
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.fitted_table import FittedTable
@@ -79,8 +79,10 @@ def kept_columns(
         kept = list(keep)
     if clash := [name for name in kept if name in (*more, *added_columns(model.classes))]:
         raise InputError(
-            f"the input has a column {clash[0]!r}, and so will the output; "
-            "rename it, or choose the columns to copy with --keep."
+            f"the input has a column {clash[0]!r}, and so will the output; rename it, or choose "
+            "the columns to copy with ",
+            Option("keep"),
+            ".",
         )
     return kept
 
@@ -157,7 +159,9 @@ def _file_writer(out: Path, schema: pa.Schema, copied: list[pa.Field]) -> Iterat
             if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
                 raise InputError(
                     f"the column {field.name!r} is of type {field.type}, which {kind} cannot hold; "
-                    "write .parquet, or choose the columns to copy with --keep."
+                    "write .parquet, or choose the columns to copy with ",
+                    Option("keep"),
+                    ".",
                 )
     with _unfinished(out) as temporary:
         if kind in (".parquet", ".pq"):
