@@ -20,7 +20,6 @@ from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.limits import Limits
 from bagwise.storage.array_files import load_arrays, save_arrays
 from bagwise.tables.fitting import fit_table
-from bagwise.tables.labels.known_shares import shares_of
 from bagwise.tables.labels.label_file import LabelTable
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.effects import effects

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from bagwise import Bags, DiscreteLaplace, Laplace, LLPClassifier, read_bags
 from bagwise.cli import app
-from bagwise.labels.kinds import Rounded
+from bagwise.labels.label_spec import LabelSpec
 from bagwise.tables.assess.baseline import baseline_log_likelihoods, overall_shares
 from bagwise.tables.assess.held_out import assess, held_out_table, surprising_bags
 from bagwise.tables.fitting import fit_table
@@ -259,19 +259,19 @@ def test_what_read_bags_gives_is_what_the_classifier_takes(made: Made) -> None:
             made.rows, "ward", labels, labels_are=are, classes=classes
         )
         model = LLPClassifier(model="linear", epochs=60, lr=0.05, random_state=0)
-        model.fit(X, bags, proportions, numbers_are=are)
+        model.fit(X, bags, proportions, labels_are=are)
         assert np.mean((model.predict(X) == "yes") == made.y.ravel()) > 0.75, labels
 
 
 def test_rounded_shares_have_the_decimals_of_the_file(made: Made, tmp_path: Path) -> None:
     rows = [[w, f"{n / K:.1f}", f"{1 - n / K:.1f}"] for w, n in zip(WARDS, made.n, strict=True)]
     found = read_labels(
-        write(tmp_path / "l.csv", ["ward", "yes", "no"], rows), ["ward"], numbers_are="rounded"
+        write(tmp_path / "l.csv", ["ward", "yes", "no"], rows), ["ward"], labels_are="rounded"
     )
-    assert found.numbers_are == Rounded(1)
+    assert found.label_spec == LabelSpec("rounded", decimals=1)
     pure = write(tmp_path / "pure.csv", ["ward", "yes", "no"], [["a", 1, 0], ["b", 0, 1]])
     with pytest.raises(ValueError, match="all 0 or 1"):
-        read_labels(pure, ["ward"], numbers_are="rounded")
+        read_labels(pure, ["ward"], labels_are="rounded")
 
 
 def test_a_bag_of_which_nothing_is_known_is_as_if_it_were_not_there(

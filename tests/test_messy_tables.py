@@ -66,16 +66,16 @@ def read(folder: Path, *lines: str, **options: Any) -> LabelTable:
     return read_labels(str(path), ["ward"], **options)
 
 
-@pytest.mark.parametrize("numbers_are", ["auto", "relative"])
+@pytest.mark.parametrize("labels_are", ["auto", "relative"])
 @pytest.mark.parametrize("total", ["Total", "All", "patients"])
-def test_a_total_in_a_long_file_is_no_class(tmp_path: Path, numbers_are: Any, total: str) -> None:
+def test_a_total_in_a_long_file_is_no_class(tmp_path: Path, labels_are: Any, total: str) -> None:
     lines = [
         line
         for name, ill, well in counts()
         for line in (f"{name},ill,{ill}", f"{name},well,{well}", f"{name},{total},{ill + well}")
     ]
     with pytest.warns(UserWarning, match=f"the class '{total}' .* is taken for a total"):
-        found = read(tmp_path, "ward,what,number", *lines, numbers_are=numbers_are)
+        found = read(tmp_path, "ward,what,number", *lines, labels_are=labels_are)
     assert found.classes == ["ill", "well"]
     assert found.numbers.tolist() == [[ill, well] for _, ill, well in counts()]
 
@@ -83,7 +83,7 @@ def test_a_total_in_a_long_file_is_no_class(tmp_path: Path, numbers_are: Any, to
 @pytest.mark.parametrize("first", [0, 1])
 def test_numbers_of_rows_are_no_class(tmp_path: Path, first: int) -> None:
     lines = [f"{first + n},{name},{ill},{well}" for n, (name, ill, well) in enumerate(counts())]
-    found = read(tmp_path, ',"ward","ill","well"', *lines, numbers_are="relative")
+    found = read(tmp_path, ',"ward","ill","well"', *lines, labels_are="relative")
     assert found.classes == ["ill", "well"]
 
 
@@ -100,11 +100,11 @@ def test_a_class_as_large_as_each_bag_is_doubted() -> None:
     numbers = {b: {"ill": 1, "patients": int(size)} for b, size in enumerate(sizes)}
     model = LLPClassifier(model="linear", epochs=1)
     with pytest.warns(UserWarning, match="as many of class 'patients' as it has rows"):
-        model.fit(RANDOM.normal(size=(14, 2)), ids, numbers, numbers_are="relative")
+        model.fit(RANDOM.normal(size=(14, 2)), ids, numbers, labels_are="relative")
     numbers = {b: {"ill": 2, "patients": int(size) + 1} for b, size in enumerate(sizes)}
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        model.fit(RANDOM.normal(size=(14, 2)), ids, numbers, numbers_are="relative")
+        model.fit(RANDOM.normal(size=(14, 2)), ids, numbers, labels_are="relative")
 
 
 def test_the_error_about_sums_asks_for_a_total_first(made: Path, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_negative_counts_name_the_option_for_noise(made: Path, tmp_path: Path) -
     code, output = command("fit", made / "rows.csv", "--bag", "ward", *out)
     assert code in (2, 3)
     assert "--noise laplace:4" in output
-    assert "numbers_are" not in output
+    assert "labels_are" not in output
 
 
 def test_label_keeps_known_labels_if_it_is_told_them(made: Path, tmp_path: Path) -> None:

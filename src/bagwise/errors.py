@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -87,6 +88,19 @@ class BagwiseError(_InParts, Exception):
 
 class BagwiseWarning(_InParts, UserWarning):
     """A doubt about what was given; the message may name options."""
+
+
+@contextmanager
+def naming(
+    bag: Sequence[Any] | None = None,
+    row: Sequence[Any] | None = None,
+    class_: Sequence[Any] | None = None,
+) -> Iterator[None]:
+    """Have errors that arise here name bags, rows and classes, see `BagwiseError.with_names`."""
+    try:
+        yield
+    except BagwiseError as error:
+        raise error.with_names(bag, row, class_) from None
 
 
 class InputError(BagwiseError, ValueError):

@@ -45,6 +45,9 @@ class Noise(ABC):
                 "expected (for counts without noise, use Bags(sizes, counts))."
             )
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.width!r}{', clipped=True' * self.clipped})"
+
     def widths(self, shape: tuple[int, int]) -> FloatArray:
         """The width for each bag and class."""
         try:

@@ -17,7 +17,7 @@ from bagwise.cli.fit_command import Clipped, Files, LabelsAre, Model, NoiseOf, N
 from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
-    from bagwise.labels.targets import NumbersAre
+    from bagwise.labels.label_spec import LabelSpec
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.use.counts import Counts
     from bagwise.tables.use.effects import Effect
@@ -62,14 +62,14 @@ def explain(
 
     Intervals allow for the sampling of bags.
     """
-    from bagwise.tables.labels.label_options import numbers_are_of
+    from bagwise.cli.label_options import label_spec_of
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import spooled
     from bagwise.tables.use.effects import effects
     from bagwise.tables.use.importance import importances
 
     with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
-        counts = counts_of(bag, labels, numbers_are_of(labels_are, noise, clipped), skip_unmatched)
+        counts = counts_of(bag, labels, label_spec_of(labels_are, noise, clipped), skip_unmatched)
         if bool(data) != (counts is not None):
             raise UsageError("rows are given together with --bag and --labels, or none of them is.")
         fitted = FittedTable.load(model)
@@ -88,7 +88,7 @@ def explain(
 
 
 def counts_of(
-    bag: str | None, labels: str | None, labels_are: NumbersAre, skip_unmatched: bool
+    bag: str | None, labels: str | None, labels_are: LabelSpec, skip_unmatched: bool
 ) -> Counts | None:
     """The options that say where the counts of rows' bags are, if they are given."""
     from bagwise.tables.read.paths import columns_of
@@ -184,9 +184,9 @@ def estimate(
     counts, the bounds that follow from the counts alone are shown, too: no model can be right
     outside them.
     """
+    from bagwise.cli.label_options import label_spec_of
     from bagwise.cli.terminal import show_doubts, show_surprises
     from bagwise.tables.encode.columns import Surprises
-    from bagwise.tables.labels.label_options import numbers_are_of
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import columns_of, spooled
     from bagwise.tables.use.estimate import estimate_shares
@@ -198,7 +198,7 @@ def estimate(
         fitted = FittedTable.load(model)
         counts, surprises = None, Surprises()
         if labels is not None or fitted.known_bags is None:
-            known = numbers_are_of(labels_are, noise, clipped)
+            known = label_spec_of(labels_are, noise, clipped)
             counts = counts_of(bag, labels, known, skip_unmatched)
         found = estimate_shares(
             fitted,

@@ -230,11 +230,11 @@ def fit(
     With --ray or --ray-address the learning rates and parts of the bags that a perceptron is tried
     on are trained at the same time; the rest is done here. The result is the same.
     """
+    from bagwise.cli.label_options import label_spec_of
     from bagwise.cli.terminal import show_fit
     from bagwise.ray_cluster import cluster
     from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
     from bagwise.tables.fitting import fit_table
-    from bagwise.tables.labels.label_options import numbers_are_of
     from bagwise.tables.model.fit_file import to_json
     from bagwise.tables.read.paths import spooled
     from bagwise.wording.fit_words import true_or_given
@@ -253,7 +253,7 @@ def fit(
             categorical=categorical,
             ordered=ordered,
             classes=classes,
-            labels_are=numbers_are_of(labels_are, noise, clipped),
+            labels_are=label_spec_of(labels_are, noise, clipped),
             row_labels=row_labels,
             skip_unmatched=skip_unmatched,
             method=method,

@@ -121,8 +121,8 @@ def show_label_columns(written: Written, relative: bool = False) -> None:
     """Which of the columns of `label` is for what."""
     totals = (
         f"Use `label` for totals: it is the most probable labeling of whole bags, given "
-        f"{written.counts_are}, and need not match them exactly."
-        if written.counts_are
+        f"{table_words.label_numbers(written.labels)}, and need not match them exactly."
+        if written.labels
         else "Use `label` for totals: it has the shares of the label file, as nearly as these rows "
         "can."
         if relative

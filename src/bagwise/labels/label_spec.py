@@ -90,8 +90,9 @@ class LabelSpec:
         if not isinstance(labels_are, str) or labels_are not in get_args(_Word):
             words = ", ".join(f'"{word}"' for word in get_args(_Word))
             raise InputError(
-                *(Option("labels_are"), f" is {labels_are!r}; one of {words}, a noise such as "),
-                "Laplace(4), or Rounded(2) is expected.",
+                Option("labels_are"),
+                f" is {labels_are!r}; one of {words}, a noise such as Laplace(4), or Rounded(2) is "
+                "expected.",
             )
         return cls(labels_are)
 
@@ -114,8 +115,8 @@ class LabelSpec:
             if decimals == 0 and not percent:
                 raise InputError(
                     "the shares are all 0 or 1, so their number of decimals is unknown. Say ",
-                    *(Option("labels_are", Rounded(2)), ", or ", Option("labels_are", "counts")),
-                    " if they are counts.",
+                    Option("labels_are", "proportions"),
+                    ".",
                 )
         return replace(self, decimals=decimals, percent=percent)
 

@@ -19,7 +19,7 @@ from bagwise.wording import fit_words, table_words
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from bagwise.labels.kinds import NumbersAre
+    from bagwise.labels.label_spec import LabelsAre
     from bagwise.tables.encode.columns import Surprises
     from bagwise.tables.model.fit_facts import FitFacts
     from bagwise.tables.read.source import Table
@@ -85,7 +85,7 @@ class TableModel:
         *,
         bag: Names | None = None,
         labels: Table | None = None,
-        labels_are: NumbersAre = "auto",
+        labels_are: LabelsAre = "auto",
         skip_unmatched: bool = False,
     ) -> tuple[Any, Written]:
         from bagwise.tables.use.predict import predict_table
@@ -110,7 +110,7 @@ class TableModel:
         labels: Table,
         *,
         bag: Names | None = None,
-        labels_are: NumbersAre = "auto",
+        labels_are: LabelsAre = "auto",
         row_labels: str | None = None,
         skip_unmatched: bool = False,
     ) -> Any:
@@ -204,7 +204,7 @@ class TableModel:
         labels: Table,
         *,
         bag: Names | None = None,
-        labels_are: NumbersAre = "auto",
+        labels_are: LabelsAre = "auto",
         skip_unmatched: bool = False,
         seed: int = 0,
     ) -> Any:
@@ -237,7 +237,7 @@ class TableModel:
         *,
         labels: Table | None = None,
         bag: Names | None = None,
-        labels_are: NumbersAre = "auto",
+        labels_are: LabelsAre = "auto",
         skip_unmatched: bool = False,
     ) -> Any:
         """The share of each class in groups of rows, a frame with 95% intervals.

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import bagwise
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import whole
-from bagwise.errors import InputError, UsageError
-from bagwise.labels.targets import NumbersAre
+from bagwise.errors import InputError, Option, UsageError
+from bagwise.labels.label_spec import LabelsAre
 from bagwise.likelihood.splits import Split, splits_of
 from bagwise.likelihood.temperature import fit_temperature, tempered
 from bagwise.limits import LIMITS, Limits
@@ -69,7 +69,7 @@ def fit_table(
     categorical: str | Iterable[str] | None = None,
     ordered: str | Iterable[str] | Ordered | None = None,
     classes: str | Iterable[str] | None = None,
-    labels_are: NumbersAre = "auto",
+    labels_are: LabelsAre = "auto",
     row_labels: str | None = None,
     skip_unmatched: bool = False,
     method: str = "cc",
@@ -138,17 +138,19 @@ def fit_table(
     steps = StepByStep(method, engine, dict(method_options or {}), lr, epochs, seed)
     room = None
     if steps.is_asked_for:
-        room = network_room("training step by step (--method, --engine, --set, --lr, --epochs)")
+        room = network_room("training step by step")
         room.is_likelihood(steps)  # contradictions are named before the work
     elif model == "mlp":
-        room = network_room("a perceptron (--model mlp)")
+        room = network_room("a perceptron")
     key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)
     budget = None if memory is None else bytes_of(memory)
     if budget is not None:
         refuse_what_needs_memory(method, row_labels, ray is not None)
     elif store is not None:
-        raise InputError("a store is for rows that memory does not hold; give --memory, too.")
-    known = read_labels(labels, key, columns_of(classes) or None, numbers_are=labels_are)
+        raise InputError(
+            Option("store"), " is for rows beyond memory; give ", Option("memory"), ", too."
+        )
+    known = read_labels(labels, key, columns_of(classes) or None, labels_are=labels_are)
     asked = Asked(
         key=key,
         features=columns_of(features),
@@ -184,7 +186,7 @@ def fit_table(
     models = ["linear"] if bag_effects else _models(model, len(targets.bags))
     if room is None and (models != ["linear"] or not by_likelihood):
         room = network_room("a table of so many rows, which is learnt from step by step,")
-    if rows.counts_are:
+    if not targets.bags.is_sharp.all():
         _say_expected(method, engine)
     identity = {
         "versions": [bagwise.__version__, "" if room is None else room.VERSION],

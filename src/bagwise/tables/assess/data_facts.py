@@ -11,7 +11,6 @@ from bagwise.bags import IntArray
 from bagwise.tables.assess.baseline import overall_shares
 from bagwise.tables.match.bag_table import MatchedRows
 from bagwise.tables.model.fit_facts import BagSizes, DataFacts, Histogram
-from bagwise.tables.model.fit_file import label_codes
 
 
 def data_facts(files: Sequence[Path], key: list[str], rows: MatchedRows) -> DataFacts:
@@ -36,7 +35,7 @@ def data_facts(files: Sequence[Path], key: list[str], rows: MatchedRows) -> Data
         ),
         rounding=targets.rounding,
         n_features=len(rows.columns.encoded_names),
-        labels=label_codes(rows.counts_are),
+        labels=rows.label_spec.to_json(),
         inexact_bags=int((~targets.bags.is_sharp).sum()),
         labeled_rows=int((labels >= 0).sum()) if labels is not None else 0,
     )

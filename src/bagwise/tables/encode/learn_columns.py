@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.limits import LIMITS, Limits
 from bagwise.tables.encode.columns import Columns, Kind, LeftOut
 from bagwise.tables.encode.number_columns import NumberLearner
@@ -49,8 +49,9 @@ class ColumnLearner:
                 raise InputError(f"{name!r} is both categorical and ordered; choose one.")
             if wanted and name in {*categorical, *ordered} and name not in wanted:
                 raise InputError(
-                    f"{name!r} is said to be of categories, but is no feature; add it to "
-                    "--features, or leave it out there."
+                    f"{name!r} is said to be of categories, but is no feature; add it to ",
+                    Option("features"),
+                    ", or leave it out there.",
                 )
         self.left_out: dict[str, LeftOut] = {}
         self._learners: dict[str, NumberLearner | CategoryLearner | OrderedLearner] = {}

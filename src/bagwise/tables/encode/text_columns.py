@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.limits import LIMITS, Limits
 from bagwise.tables.encode.columns import Column, Kind, LeftOut, level_texts
 from bagwise.tables.encode.number_columns import SAMPLE, number_column, shown
@@ -119,8 +119,11 @@ class CategoryLearner:
             raise InputError(
                 f"the column {self.name!r} holds numbers such as {own!r}, but in "
                 f"{counted(n_bad, 'row', 'rows')} text "
-                f"({shown}). Mend or empty these cells, or leave the column out with --exclude "
-                f"{self.name}; if its values are categories, say --categorical {self.name}."
+                f"({shown}). Fix or empty these cells, or leave the column out with ",
+                Option("exclude", self.name),
+                "; if its values are categories, say ",
+                Option("categorical", self.name),
+                ".",
             )
         self._note_spellings(texts)
         return None
@@ -207,7 +210,9 @@ class OrderedLearner:
             if not levels or self.levels not in (None, levels):
                 raise InputError(
                     f"the column {self.name!r} is of ordered categories, but not in one order; "
-                    f'declare it, --ordered "{self.name}=low<middle<high".'
+                    "declare it, for instance ",
+                    Option("ordered", {self.name: ["low", "middle", "high"]}),
+                    ".",
                 )
             self.levels = levels
         assert self.levels is not None
@@ -225,8 +230,9 @@ class OrderedLearner:
             listed = ", ".join(map(repr, unknown[:5]))
             raise InputError(
                 f"the column {self.name!r} has {listed} in {counted(n, 'row', 'rows')}; one of "
-                f"{' < '.join(levels)} "
-                "is expected, or nothing. Add it to --ordered, or mend these cells."
+                f"{' < '.join(levels)} is expected, or nothing. Add it to ",
+                Option("ordered"),
+                ", or fix these cells.",
             )
         if len(self.rows) == 1 and not missing:
             return LeftOut("constant", str(next(iter(self.rows))))

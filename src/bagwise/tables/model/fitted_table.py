@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bagwise.errors import DamagedError, InputError
+from bagwise.errors import DamagedError, InputError, Option
 from bagwise.storage import model_folder as archive
 from bagwise.storage.array_files import Arrays
 from bagwise.storage.config import LINEAR
@@ -130,15 +130,20 @@ class FittedTable:
         if self.known_bags is None:
             if given:
                 raise InputError(
-                    "this model has no bag effects, so that the bag of a row says nothing; give "
-                    "the bags' counts or shares with --labels, or fit with --bag-effects."
+                    "this model has no bag effects, so the bag of a row says nothing. Give the "
+                    "bags' counts or shares with ",
+                    Option("labels"),
+                    ", or fit with ",
+                    Option("bag_effects", True),
+                    ".",
                 )
             return []
         own = list(self.known_bags.columns)
         if given and len(given) != len(own):
             raise InputError(
-                f"the bags of this model are named by {', '.join(own)}; --bag is "
-                f"{', '.join(given)}. Give as many columns."
+                f"the bags of this model are named by {', '.join(own)}; ",
+                Option("bag"),
+                f" is {', '.join(given)}. Give as many columns.",
             )
         return list(given) or (own if set(own) <= set(there) else [])
 
@@ -161,7 +166,7 @@ class FittedTable:
         """Read a model folder; what is missing, damaged or too new is a ValueError."""
         archive.recover(path)
         if not path.is_dir():
-            raise InputError(f"there is no folder {path}; give the --out folder of bagwise fit.")
+            raise InputError(f"there is no folder {path}; give the folder of a fitted model.")
         of_columns = _read(path / archive.COLUMNS, COLUMNS_FORMAT, OLDEST)
         fit = _read(path / archive.FIT, fit_file.FORMAT, fit_file.OLDEST)
         archive.require_files(path)

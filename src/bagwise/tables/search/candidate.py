@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.storage.array_files import Arrays
 from bagwise.tables.model.fit_facts import Tried
@@ -84,7 +84,9 @@ def choose(trials: list[Trial], bags: Bags) -> list[Trial]:
     if not whole or not math.isfinite(whole[0].bag_loss):
         raise InputError(
             "training diverged with every learning rate tried; look for extreme values among the "
-            "features, or give a smaller --lr."
+            "features, or give a smaller ",
+            Option("lr"),
+            ".",
         )
     best = whole[0]
     linear = next((trial for trial in whole if trial.model == "linear"), best)

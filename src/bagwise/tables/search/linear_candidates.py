@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import log_softmax
 
 from bagwise.bags import FloatArray, IntArray
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.likelihood import (
     BagEffects,
     ChosenRidge,
@@ -76,28 +76,39 @@ def check_bag_effects(
     """Say why there can be no bag effects, and what to do."""
     if model == "mlp":
         raise InputError(
-            "bag effects are those of a linear model; leave --model mlp or --bag-effects out."
+            "bag effects are those of a linear model; leave ",
+            Option("model", "mlp"),
+            " or ",
+            Option("bag_effects", True),
+            " out.",
         )
     if not data.bags.is_sharp.all():
         raise InputError(
             "bag effects need exact counts: noise, ranges or rounding cannot be told from bags "
-            "that differ. Leave --bag-effects out."
+            "that differ. Leave ",
+            Option("bag_effects", True),
+            " out.",
         )
     if not data.fits(limits):
         raise InputError(
             f"the table has {len(data):,} rows of {data.width:,} features, too many for bag "
-            f"effects, which take up to {limits.linear_cells:,} cells; use fewer columns "
-            "(--features, --exclude) or a part of the bags, or leave --bag-effects out."
+            f"effects, which take up to {limits.linear_cells:,} cells; use fewer columns or bags, "
+            "or leave ",
+            Option("bag_effects", True),
+            " out.",
         )
     if not by_likelihood:
         raise InputError(
-            "bag effects are fitted by maximum likelihood; leave --method, --engine, --set, --lr "
-            "and --epochs out, or --bag-effects."
+            "bag effects are fitted by maximum likelihood; leave out either ",
+            Option("bag_effects", True),
+            " or the options of training step by step (method, engine, lr, epochs).",
         )
     if len(data.bags) < 3:
         raise InputError(
             f"there are only {len(data.bags)} bags; at least three are needed to say how far bags "
-            "differ. Leave --bag-effects out."
+            "differ. Leave ",
+            Option("bag_effects", True),
+            " out.",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.tables.encode.columns import Column, Kind, Role
 from bagwise.tables.model.fitted_table import FittedTable
 
@@ -54,7 +54,11 @@ def effects(model: FittedTable, level: float = 0.95) -> list[Effect]:
         raise InputError(
             "this model has no coefficients with intervals: only a linear one that bagwise fit has "
             "fitted by maximum likelihood has, of up to 2000 coefficients and 20 million cells. "
-            "Give its rows with --bag and --labels to see how important each column is."
+            "Give rows, ",
+            Option("bag"),
+            " and ",
+            Option("labels"),
+            " to see how important each column is.",
         )
     t = found.quantile(level)
     weights, (errors, _) = found.fit.weights, found.standard_errors()

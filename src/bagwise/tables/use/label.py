@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import log_softmax
 
-from bagwise.labels.targets import NumbersAre
+from bagwise.labels.label_spec import LabelsAre
 from bagwise.likelihood import posterior_with_effects
 from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import bag_posterior, most_probable_labeling
@@ -39,7 +39,7 @@ def label_table(
     out: Out,
     *,
     keep: Sequence[str] | None = None,
-    labels_are: NumbersAre = "auto",
+    labels_are: LabelsAre = "auto",
     row_labels: str | None = None,
     skip_unmatched: bool = False,
     progress: bool = False,
@@ -60,7 +60,7 @@ def label_table(
     column of labels of some rows, these are kept and the others have the rest of the counts.
     """
     source = open_rows(data, limits=limits)
-    known = read_labels(labels, key, known=model.classes, numbers_are=labels_are)
+    known = read_labels(labels, key, known=model.classes, labels_are=labels_are)
     check_out(out, [*source.files, *known.files], model.classes, force)
     source.require([*key, *model.columns.names])
     kept = kept_columns(source, model, keep, MOST_PROBABLE)
@@ -115,6 +115,6 @@ def label_table(
         surprises,
         n_rows - len(order),
         rows_found.left_out,
-        counts_are=rows_found.counts_are,
+        labels=None if bags.is_sharp.all() else rows_found.label_spec.to_json(),
         places=np.sort(order),
     )

@@ -27,7 +27,7 @@ from bagwise.tables.use.prediction_file import (
 )
 
 if TYPE_CHECKING:
-    from bagwise.labels.targets import NumbersAre
+    from bagwise.labels.label_spec import LabelsAre
 
 
 def predict_table(
@@ -40,7 +40,7 @@ def predict_table(
     *,
     key: Sequence[str] = (),
     labels: Table | None = None,
-    labels_are: NumbersAre = "auto",
+    labels_are: LabelsAre = "auto",
     skip_unmatched: bool = False,
     limits: Limits = LIMITS,
 ) -> Written:
