@@ -54,7 +54,7 @@ class Written(NamedTuple):
         bags_left_out: names of the bags that only one of the two files has.
         of_known_bags: rows of bags whose effect the model knows; None for a model without effects.
         tau: with known shares, how far bags differ by more than their rows explain.
-        labels: what the numbers of the label file are, see `LabelSpec.to_json`, where counts are not
+        labels: what the numbers of the label file are (`LabelSpec.to_json`) where counts are not
             exact; None where they are.
         places: of the rows, in the input; None for all of them.
     """
