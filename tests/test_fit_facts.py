@@ -111,7 +111,6 @@ def test_a_damaged_file_of_format_1_is_named() -> None:
         (("held_out", "baseline_error"), [0.1], r"held_out.baseline_error is \[0.1\]; a list of 2"),
         (("settings", "temperature"), 0, "settings.temperature is 0; a number > 0"),
         (("settings", "model"), None, "settings.model is None; text is expected"),
-        (("data", "labels"), {"kind": "noisy", "noise": 3}, "data.labels.noise is 3"),
     ],
 )
 def test_a_wrong_field_is_named(
@@ -120,6 +119,13 @@ def test_a_wrong_field_is_named(
     content = to_json(facts)
     content[place[0]][place[1]] = value
     with pytest.raises(InputError, match=message):
+        from_json(content)
+
+
+def test_wrong_codes_of_labels_are_named() -> None:
+    content = to_json(from_json(content_of(HERE / "golden" / "models" / "noisy")))
+    content["data"]["labels"] |= {"noise": 3}
+    with pytest.raises(InputError, match=r"data\.labels\.noise is 3"):
         from_json(content)
 
 

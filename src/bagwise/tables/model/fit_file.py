@@ -9,7 +9,6 @@ from typing import Any
 
 from bagwise.checks import wrong
 from bagwise.errors import InputError
-from bagwise.labels.label_spec import SPEC_CHECK
 from bagwise.storage.typed_json import typed
 from bagwise.tables.model.fit_facts import FitFacts
 
@@ -76,7 +75,9 @@ def _check_together(facts: FitFacts) -> None:
         raise wrong(histogram.edges, "data.sizes.histogram.edges", "one more than counts")
     if any(b <= a for a, b in pairwise(histogram.edges)):
         raise InputError("data.sizes.histogram.edges do not grow.")
-    if data.labels:
+    if data.inexact_bags and data.labels:
+        from bagwise.labels.label_spec import SPEC_CHECK  # which imports scipy
+
         SPEC_CHECK(data.labels, "data.labels")
 
 
