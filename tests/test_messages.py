@@ -15,7 +15,7 @@ from bagwise.labels.label_spec import LabelSpec, Rounded
 def test_an_error_survives_pickling_with_its_parts() -> None:
     error = InputError(Place("bag", 3), " is empty; say ", Option("labels_are", Laplace(4)), ".")
     again = pickle.loads(pickle.dumps(error))
-    assert str(again) == "bag 3 is empty; say labels_are=Laplace(width=4, clipped=False)."
+    assert str(again) == "bag 3 is empty; say labels_are=Laplace(4)."
     assert str(again.with_names(bag=list("abcd"))).startswith("bag 'd' is empty; say labels_are=")
     assert again.worded(lambda option: f"--{option.name}") == "bag 3 is empty; say --labels_are."
 
