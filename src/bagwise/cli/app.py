@@ -267,6 +267,8 @@ def word_option(option: Option) -> str:
     if hasattr(value, "width"):  # noise; to import its class takes numpy
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(value).__name__).lower()
         return f"--noise {kind}:{value.width:g}{' --clipped' if value.clipped else ''}"
+    if hasattr(value, "decimals"):  # the number of decimals is that of the file
+        value = "rounded"
     if isinstance(value, dict):
         value = [f"{name}={'<'.join(levels)}" for name, levels in value.items()]
     return f"{flag} {shlex.quote(','.join(value) if isinstance(value, list) else str(value))}"
