@@ -15,12 +15,13 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
-from bagwise.errors import InputError
+from bagwise.errors import InputError, naming
+from bagwise.labels.counts_or_shares import shares_of
+from bagwise.labels.label_spec import LabelSpec
 from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.limits import Limits
 from bagwise.storage.array_files import load_arrays, save_arrays
 from bagwise.tables.fitting import fit_table
-from bagwise.tables.labels.label_file import LabelTable
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.effects import effects
 from bagwise.tables.use.estimate import GroupShare, estimate_shares
@@ -184,8 +185,9 @@ def test_rows_of_bags_without_shares_are_named_or_left_out(made: Path, tmp_path:
     )  # fmt: skip
 
 
-def labels(numbers: Any) -> LabelTable:
-    return LabelTable(["A", "B"], ["no", "yes"], np.array(numbers, dtype=float), "b.csv")
+def shares_and_totals(numbers: Any, are: Any) -> Any:
+    with naming(bag=["A", "B"]):
+        return shares_of(np.array(numbers, dtype=float), LabelSpec.of(are))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,7 @@ def labels(numbers: Any) -> LabelTable:
     ],
 )
 def test_shares_come_in_the_forms_people_have_them(numbers: Any, are: Any, totals: Any) -> None:
-    shares, found = shares_of(labels(numbers), are)
+    shares, found = shares_and_totals(numbers, are)
     assert shares[0] == pytest.approx([0.75, 0.25])
     assert shares.sum(axis=1) == pytest.approx(1)
     assert found == pytest.approx(totals)
@@ -211,17 +213,17 @@ def test_shares_come_in_the_forms_people_have_them(numbers: Any, are: Any, total
 @pytest.mark.parametrize(
     ("numbers", "are", "message"),
     [
-        ([[0.5, 0.7], [0.5, 0.5]], "auto", "'A' of b.csv sum to 1.2"),
-        ([[0, 0], [1, 1]], "auto", "'A' of b.csv has 0 for every class"),
-        ([[-1, 2], [1, 1]], "auto", "'A' of b.csv has"),
-        ([[0.5, 0.5], [1, 1]], "counts", "no counts"),
+        ([[0.5, 0.7], [0.5, 0.5]], "auto", "'A' sum to 1.2"),
+        ([[0, 0], [1, 1]], "auto", "'A' has 0 for every class"),
+        ([[-1, 2], [1, 1]], "auto", "'A' has a negative number"),
+        ([[0.5, 0.5], [1, 1]], "counts", "counts must be whole"),
         ([[3, np.nan], [4, np.nan]], "auto", "one class alone"),
-        ([[130.5, np.nan], [4, np.nan]], "auto", "'A' of b.csv has 130.5"),
+        ([[130.5, np.nan], [4, np.nan]], "auto", "'A' has 130.5"),
     ],
 )
 def test_shares_that_are_none_are_named(numbers: Any, are: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        shares_of(labels(numbers), are)
+        shares_and_totals(numbers, are)
 
 
 def test_where_there_are_no_effects_nothing_gets_worse(tmp_path: Path) -> None:

@@ -266,7 +266,9 @@ def word_option(option: Option) -> str:
         return flag
     if hasattr(value, "width"):  # noise; to import its class takes numpy
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(value).__name__).lower()
-        return f"--noise {kind}:{value.width:g}" + " --clipped" * value.clipped
+        return f"--noise {kind}:{value.width:g}{' --clipped' if value.clipped else ''}"
+    if hasattr(value, "decimals"):  # the number of decimals is that of the file
+        value = "rounded"
     if isinstance(value, dict):
         value = [f"{name}={'<'.join(levels)}" for name, levels in value.items()]
     return f"{flag} {shlex.quote(','.join(value) if isinstance(value, list) else str(value))}"
@@ -274,8 +276,9 @@ def word_option(option: Option) -> str:
 
 def worded(message: object) -> str:
     """An error or a warning in the words of the command line."""
-    in_parts = isinstance(message, BagwiseError | BagwiseWarning)
-    return message.worded(word_option) if in_parts else str(message)
+    if isinstance(message, BagwiseError | BagwiseWarning):
+        return message.worded(word_option)
+    return str(message)
 
 
 @contextmanager

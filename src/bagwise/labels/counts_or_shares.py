@@ -32,6 +32,7 @@ def with_rest(
     spec: LabelSpec,
     sizes: IntArray | None = None,
     known: FloatArray | None = None,
+    percent: bool = True,
 ) -> FloatArray:
     """The numbers; of two classes one of which has none (NaN), that one gets the rest of each bag.
 
@@ -43,6 +44,7 @@ def with_rest(
         sizes: (B,) the rows of each bag, 0 for bags that are not used; None if the rows that were
             counted are others.
         known: numbers of the one class in these and further bags, which tell counts from shares.
+        percent: whether "auto" takes numbers above 1 that are not whole for percentages.
 
     >>> with_rest(np.array([[np.nan, 3.], [np.nan, 1.]]), LabelSpec(), np.array([4, 4]))
     array([[1., 3.],
@@ -54,7 +56,7 @@ def with_rest(
     if not lacking.any():
         return numbers
     own = numbers[:, int(np.argmin(lacking))]
-    unit = _unit_of_one_class(own if known is None else known, spec.kind)
+    unit = _unit_of_one_class(own if known is None else known, spec.kind, percent)
     if unit is None and sizes is not None and spec.kind == "auto":
         if (bad := first((own == 1) & (sizes > 1))) is not None:
             raise InputError(
@@ -78,14 +80,14 @@ def with_rest(
     totals = np.full(len(own), unit) if sizes is None or unit != "counts" else 1.0 * sizes
     if (bad := first(used & ((own < 0) | (own > totals)))) is not None:
         of = "" if sizes is None else f" of {sizes[bad]} rows"
-        percent = spec.kind == "auto" and not ((own < 0) | (own > 100))[used].any()
+        may_be_percent = spec.kind == "auto" and not ((own < 0) | (own > 100))[used].any()
         raise InputError(
             Place("bag", bad),
             f"{of} has {own[bad]:g}, which is neither a count of these rows ",
             "nor a share of them. Means and other numbers that count no rows cannot be used.",
             *(
                 (" Say ", Option("labels_are", "proportions"), " if they are percentages.")
-                if percent
+                if may_be_percent
                 else ()
             ),
             " Say ",
@@ -95,14 +97,16 @@ def with_rest(
     return np.where(lacking, np.maximum(totals - own, 0)[:, None], numbers)
 
 
-def _unit_of_one_class(known: FloatArray, kind: str) -> float | Literal["counts"] | None:
+def _unit_of_one_class(
+    known: FloatArray, kind: str, percent: bool
+) -> float | Literal["counts"] | None:
     """What numbers of one of two classes are: "counts", or shares of 1 or 100; None if unknown."""
     known = known[np.isfinite(known)]
     whole, above_one = bool((known == np.rint(known)).all()), bool((known > 1).any())
     if kind == "counts" or (kind == "auto" and whole and above_one):
         return "counts"
     if kind == "proportions" or (kind == "auto" and not whole):
-        return 100.0 if above_one else 1.0
+        return 100.0 if above_one and (percent or kind == "proportions") else 1.0
     return None
 
 

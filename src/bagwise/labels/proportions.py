@@ -26,8 +26,7 @@ Proportions may be percentages, if those of every bag sum to 100.
 
 With two classes one number a bag is enough, that of the second class: a mapping id -> number, a
 series indexed by id, or an array (B,). Whole numbers are counts if one of them is above 1, other
-numbers are shares, or percentages if one is above 1; where all are 0 or 1 and both readings differ,
-it is an error.
+numbers are shares; where all are 0 or 1 and both readings differ, it is an error.
 """
 
 _CUT = (
@@ -289,7 +288,7 @@ def _of_second_class(
             f"model knows {len(names)} classes: {_listed(names)}."
         )
     numbers = np.stack([np.full(len(values), np.nan), values], axis=1)
-    return names, with_rest(numbers, spec, sizes, known)
+    return names, with_rest(numbers, spec, sizes, known, percent=False)
 
 
 def _check_known(
