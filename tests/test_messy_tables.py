@@ -179,7 +179,7 @@ def test_estimate_says_which_shares_contradict_the_counts(made: Path) -> None:
     _, output = command("estimate", made / "model", made / "rows.csv", *given)
     assert "a share cannot lie outside its bounds." in output
     assert "of 20 estimated shares lie outside" in output
-    assert "add up the p_ columns of `bagwise label`" in output
+    assert "add up its p_ columns" in output
     _, output = command(
         "estimate", made / "model", made / "rows.csv", *given, "--labels-are", "relative"
     )
