@@ -27,7 +27,6 @@ _NEW = {
 _KINDS = {
     "ranges": "ranges of counts",
     "sample": "counts of larger groups, of which the rows are a random sample",
-    "counts": "counts, some of which are not known",
 }
 
 
@@ -68,18 +67,21 @@ def label_numbers(spec: Mapping[str, Any]) -> str:
     >>> label_numbers({"kind": "rounded", "decimals": 0, "percent": True})
     'percentages rounded to whole numbers'
     """
-    if spec["kind"] == "noisy":
-        kind, _, family = str(spec["noise"]).rpartition("-")
+    kind = spec.get("kind")
+    if kind == "noisy":
+        discrete, _, family = str(spec["noise"]).rpartition("-")
+        noise = f"{discrete} {family.title()}".strip()
         widths = list(_flat(spec["width"]))
         low, high = min(widths), max(widths)
         width = f"width {low:g}" if low == high else f"widths {low:g} to {high:g}"
-        clipped = ", clipped at 0" if spec.get("clipped") else ""
-        return f"noisy counts, {f'{kind} '.lstrip()}{family.title()} noise of {width}{clipped}"
-    if spec["kind"] == "rounded":
+        return f"noisy counts, {noise} noise of {width}" + ", clipped at 0" * bool(
+            spec.get("clipped")
+        )
+    if kind == "rounded":
         decimals = spec.get("decimals", 0)
         to = counted(decimals, "decimal", "decimals") if decimals else "whole numbers"
         return f"{'percentages' if spec.get('percent') else 'shares'} rounded to {to}"
-    return _KINDS.get(spec["kind"], _KINDS["counts"])
+    return _KINDS.get(kind or "", "counts, some of which are not known")
 
 
 def _flat(width: Any) -> list[float]:
