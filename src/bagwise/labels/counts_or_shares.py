@@ -137,7 +137,7 @@ def to_bags(
     with naming(**names):
         bags, rounding, doubt = _to_bags(sizes, numbers, spec)
     if doubt is not None:
-        warnings.warn(doubt.with_names(**names), stacklevel=4)  # whoever called `fit`
+        warnings.warn(doubt.with_names(**names), stacklevel=5)  # whoever called `fit`
     return bags, rounding
 
 
