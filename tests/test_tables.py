@@ -501,7 +501,7 @@ def test_labels_are_read_in_the_forms_people_have_them(
     [
         ("bag,yes\n1,3\n2,1\n3,0\n", {}, r'classes=\["yes", "OTHER"\]'),
         ("bag,yes,total\n1,3,4\n2,1,3\n3,0,5\n", {}, r"'total'.* classes=\[\"yes\", \"OTHER\"\]"),
-        ("bag,yes\n1,1\n2,1\n3,0\n", {"classes": "yes,no"}, 'labels_are="counts" or'),
+        ("bag,yes\n1,1\n2,1\n3,0\n", {"classes": "yes,no"}, "count or a share.*with labels_are"),
         ("bag,yes\n1,75\n2,33\n3,0\n", {"classes": "yes,no"}, 'labels_are="proportions"'),
         ("bag,no,yes\n1,10,30\n2,20,10\n3,5,0\n", {}, 'labels_are="relative"'),
         ("bag,no,yes\n1,1,3\n2,2,1\n", {"classes": "no,yse"}, "no column 'yse'"),
