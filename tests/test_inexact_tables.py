@@ -316,7 +316,7 @@ MISTAKES = {
     "sample smaller than rows": (["--labels-are", "sample"], ["3", "4"], "'w0' sum to 7, but"),
     "share of no count": (["--labels-are", "rounded"], ["0.777", "0.223"], "class 'no'"),
     "ranges that cannot be": ([], ["<5", "<5"], "bag 'w0' has 12 instances"),
-    "counts that do not sum": ([], ["5", "5"], "--labels-are sample if it is a random sample"),
+    "counts that do not sum": ([], ["5", "5"], "--labels-are sample if the rows are"),
 }  # fmt: skip
 
 
@@ -446,7 +446,7 @@ def test_labels_of_rows_that_cannot_be_name_row_and_bag(
     output = refused(*fit, *named, *options)
     assert message in output
     if label == "contradiction":
-        assert f"row {made.n[0] + 1} is labelled 'yes'" in output
+        assert f"row {made.n[0] + 1} is labeled class 'yes'" in output
 
 
 def test_a_killed_fit_with_another_noise_is_not_gone_on_with(

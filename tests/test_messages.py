@@ -212,3 +212,19 @@ def texts(path: Path) -> list[str]:
 )
 def test_only_the_command_line_names_its_options(path: Path) -> None:
     assert [text for text in texts(path) if re.search(OPTION, text)] == []
+
+
+def test_notes_that_a_store_keeps_are_worded_in_the_terms_of_the_command_line(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"ward": np.repeat(np.arange(40), 10), "fnlwgt": rng.lognormal(size=400)})
+    rows.assign(age=rng.normal(size=400)).to_csv(tmp_path / "rows.csv", index=False)
+    counts = pd.DataFrame({"ward": np.arange(40), "no": 4, "yes": 6})
+    counts.to_csv(tmp_path / "counts.csv", index=False)
+    files = (tmp_path / "rows.csv", "--bag", "ward", "--labels", tmp_path / "counts.csv")
+    store = ("--memory", "100MB", "--store", tmp_path / "store", "--model", "linear")
+    command = ["fit", *files, *store, "--out", tmp_path / "m"]
+    done = CliRunner().invoke(app, list(map(str, command)))
+    assert done.exit_code == 0, done.output
+    assert "Leave it out with --exclude fnlwgt if it is no feature." in done.output

@@ -138,7 +138,7 @@ def test_a_search_by_bags_chooses_the_better_candidate(scoring: Any) -> None:
 @pytest.mark.parametrize("cv", [3, KFold(3, shuffle=True, random_state=0)])
 def test_folds_that_split_bags_are_refused_where_counts_show_it(cv: Any) -> None:
     how: dict[str, Any] = {"cv": cv, "params": {"proportions": COUNTED}}
-    message = r"sum to 10.*counts to the bag's \d rows"
+    message = r"sum to 10.*counts must sum to its \d rows"
     with pytest.raises(ValueError, match=message):
         cross_val_score(quick(), X, BAGS, scoring=bag_scorer(SHARES), error_score="raise", **how)
     with pytest.raises(ValueError, match=message):

@@ -312,7 +312,7 @@ def test_dots_of_thousands_in_a_label_file(tmp_path: Path) -> None:
     thirds = labels(tmp_path, "bag;yes;no a;33.333;66.667 b;100;0 c;50;50")
     assert thirds.numbers[0].tolist() == [66.667, 33.333]
     one = "bag;yes a;1.697 b;13 c;12"
-    with pytest.raises(ValueError, match=r"such as 1\.697 and 12: the dots may be those of"):
+    with pytest.raises(ValueError, match=r"such as 1\.697 and 12; the dots may be those of"):
         labels(tmp_path, one, classes=["yes", "no"])
     said = {
         kind: labels(tmp_path, one, classes=["yes", "no"], labels_are=kind).numbers[:, 1].tolist()

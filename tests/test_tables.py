@@ -17,7 +17,8 @@ from scipy.stats import binom, kstest, multinomial
 
 from bagwise import Bags, LLPClassifier, read_bags
 from bagwise.bags import FloatArray
-from bagwise.labels.targets import to_bags
+from bagwise.labels.counts_or_shares import to_bags
+from bagwise.labels.label_spec import LabelSpec
 from bagwise.likelihood.splits import splits_of
 from bagwise.tables.assess.baseline import baseline_log_likelihoods
 from bagwise.tables.assess.held_out import (
@@ -334,7 +335,7 @@ def test_large_values_with_small_differences_keep_them() -> None:
 
 def test_text_among_numbers_is_named() -> None:
     values = [str(i) for i in range(50)]
-    with pytest.raises(ValueError, match=r"'age' holds numbers.*'old'.*--categorical age"):
+    with pytest.raises(ValueError, match=r"'age' holds numbers.*'old'.*categorical=.age"):
         learn({"age": [*values, "old"]})
     assert learn({"age": [*values, "old"]}, categorical=["age"]).columns[0].kind == "category"
     columns = learn({"age": [1.0, 2.0]})
@@ -378,7 +379,7 @@ def test_wide_and_long_label_files_say_the_same(tmp_path: Path) -> None:
     [
         ("bag,a,b\nx,1,1\nx,0,2\ny,1,1\n", "more than one row for bag 'x'"),
         ("bag,a,b,c\nx,1,1,0\nx,0,2,0\n", "more than one row for bag 'x'"),
-        ("bag,a,b,c\nx,1,one,2\n", "column 'b'.*text.*--classes"),
+        ("bag,a,b,c\nx,1,one,2\n", "column 'b'.*text.*with classes"),
         ("bag,a,b\nx,1,\n", "'b'.*no number in row 1"),
         ("bag,a,b\n,1,2\n", "no bag in row 1"),
         ("bag\nx\n", "no class columns"),
@@ -501,11 +502,11 @@ def test_labels_are_read_in_the_forms_people_have_them(
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("bag,yes\n1,3\n2,1\n3,0\n", {}, "--classes yes,OTHER"),
-        ("bag,yes,total\n1,3,4\n2,1,3\n3,0,5\n", {}, "'total'.* --classes yes,OTHER"),
-        ("bag,yes\n1,1\n2,1\n3,0\n", {"classes": "yes,no"}, "--labels-are counts or"),
-        ("bag,yes\n1,75\n2,33\n3,0\n", {"classes": "yes,no"}, "--labels-are proportions"),
-        ("bag,no,yes\n1,10,30\n2,20,10\n3,5,0\n", {}, "--labels-are relative"),
+        ("bag,yes\n1,3\n2,1\n3,0\n", {}, r'classes=\["yes", "OTHER"\]'),
+        ("bag,yes,total\n1,3,4\n2,1,3\n3,0,5\n", {}, r"'total'.* classes=\[\"yes\", \"OTHER\"\]"),
+        ("bag,yes\n1,1\n2,1\n3,0\n", {"classes": "yes,no"}, "count or a share.*with labels_are"),
+        ("bag,yes\n1,75\n2,33\n3,0\n", {"classes": "yes,no"}, 'labels_are="proportions"'),
+        ("bag,no,yes\n1,10,30\n2,20,10\n3,5,0\n", {}, 'labels_are="relative"'),
         ("bag,no,yes\n1,1,3\n2,2,1\n", {"classes": "no,yse"}, "no column 'yse'"),
     ],
 )
@@ -567,15 +568,16 @@ def test_a_cell_that_is_written_in_another_way_is_named(tmp_path: Path, cell: st
 
 def test_one_class_alone_is_refused_with_what_to_name(tmp_path: Path) -> None:
     file = write(tmp_path / "labels.csv", "bag,no,yes\nA,1,2\nB,3,0\n")
-    with pytest.raises(ValueError, match="--classes has one class, 'no'; two are expected"):
+    with pytest.raises(ValueError, match="classes has one class, 'no'; two are expected"):
         read_labels(file, ["bag"], ["no"])
 
 
 def test_counts_of_bags_of_a_hundred_are_not_taken_for_percentages() -> None:
     counts = np.array([[40.0, 60], [30, 70], [50, 50]])
     with pytest.raises(ValueError, match=r"sum to 100.*99 rows"):
-        to_bags(np.arange(3), np.array([100, 99, 100]), counts)
-    assert to_bags(np.arange(3), np.full(3, 10), counts)[0].counts[0].tolist() == [4, 6]
+        to_bags(np.arange(3), np.array([100, 99, 100]), counts, LabelSpec())
+    whole = to_bags(np.arange(3), np.full(3, 10), counts, LabelSpec())[0]
+    assert whole.counts[0].tolist() == [4, 6]
 
 
 def test_bags_9_and_9_0_of_one_file_stay_apart(tmp_path: Path) -> None:

@@ -61,11 +61,9 @@ def with_rest(
         if (bad := first((own == 1) & (sizes > 1))) is not None:
             raise InputError(
                 Place("bag", bad),
-                f" of {sizes[bad]} rows has 1 of a class, and no other bag ",
-                "tells whether that is a count or a share. Give both classes, or say ",
-                Option("labels_are", "counts"),
-                " or ",
-                Option("labels_are", "proportions"),
+                f" of {sizes[bad]} rows has 1 of a class, and no other bag tells whether that is a "
+                "count or a share. Give both classes, or say which it is with ",
+                Option("labels_are"),
                 ".",
             )
         unit = "counts"  # 0 rows are a share of 0, too, and so is 1 of 1
@@ -80,19 +78,15 @@ def with_rest(
     totals = np.full(len(own), unit) if sizes is None or unit != "counts" else 1.0 * sizes
     if (bad := first(used & ((own < 0) | (own > totals)))) is not None:
         of = "" if sizes is None else f" of {sizes[bad]} rows"
-        may_be_percent = spec.kind == "auto" and not ((own < 0) | (own > 100))[used].any()
+        remedy: tuple[Any, ...] = ("noisy counts are ", Option("labels_are", Laplace(4)))
+        if spec.kind == "auto" and not ((own < 0) | (own > 100))[used].any():
+            remedy = ("percentages are ", Option("labels_are", "proportions"), ", ", *remedy)
         raise InputError(
             Place("bag", bad),
-            f"{of} has {own[bad]:g}, which is neither a count of these rows ",
-            "nor a share of them. Means and other numbers that count no rows cannot be used.",
-            *(
-                (" Say ", Option("labels_are", "proportions"), " if they are percentages.")
-                if may_be_percent
-                else ()
-            ),
-            " Say ",
-            Option("labels_are", Laplace(4)),
-            " if they are counts with such noise.",
+            f"{of} has {own[bad]:g}, which is neither a count of these rows nor a share of them. "
+            "Means and other numbers that count no rows cannot be used; ",
+            *remedy,
+            ".",
         )
     return np.where(lacking, np.maximum(totals - own, 0)[:, None], numbers)
 
@@ -137,7 +131,7 @@ def to_bags(
     with naming(**names):
         bags, rounding, doubt = _to_bags(sizes, numbers, spec)
     if doubt is not None:
-        warnings.warn(doubt.with_names(**names), stacklevel=4)  # whoever called `fit`
+        warnings.warn(doubt.with_names(**names), stacklevel=5)  # whoever called `fit`
     return bags, rounding
 
 

@@ -158,11 +158,10 @@ def without_thousands(
             with_dot, bare = dots.examples
             raise InputError(
                 f"the column {columns[0]!r} of {name} has numbers such as {with_dot} and {bare}; "
-                "the dots may be those of thousands or of decimals. Say ",
-                Option("labels_are", "counts"),
-                " or ",
-                Option("labels_are", "proportions"),
-                ", or write the numbers without dots.",
+                "the dots may be those of thousands or of decimals. Write the numbers without "
+                "dots, or say whether they are counts or proportions with ",
+                Option("labels_are"),
+                ".",
             )
     for column in dotted:
         place = table.column_names.index(column)
@@ -244,11 +243,9 @@ def _refuse_odd_ranges(
     if spec.kind not in ("auto", "counts", "ranges"):
         raise InputError(
             f"the column {column!r} of {name} has the range {example!r}, but ranges are read among "
-            "counts only. Say ",
-            Option("labels_are", "counts"),
-            " or ",
+            "counts only. Empty such cells, or say ",
             Option("labels_are", "ranges"),
-            ", or empty such cells.",
+            ".",
         )
     if ((low != np.rint(low)) & ~np.isnan(low)).any():
         row, c = np.argwhere((low != np.rint(low)) & ~np.isnan(low))[0]
