@@ -111,7 +111,7 @@ def test_absent_files_and_no_network_are_one_clear_error(
     with pytest.raises(DatasetNotFoundError) as error:
         load_dataset("mnist", tmp_path / "given")
     text = str(error.value)
-    for part in ("MNIST is not on", "no route", "train-images-idx3", "given/mnist", "--data-dir"):
+    for part in ("MNIST is not on", "no route", "train-images-idx3", "given/mnist", "data_dir"):
         assert part in text
     assert len(tried) == len(SOURCES["mnist"].mirrors)
 

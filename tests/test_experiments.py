@@ -187,7 +187,7 @@ def test_the_example_sweep_is_the_papers_grid() -> None:
             ('engine = "bethe"', "method_options = {epsilonn = 1}"),
             "sets 'epsilonn', which is no option of cc",
         ),
-        (("epochs = 6", 'epochs = 6\nmethod.engine = ["exact"]'), "a setting of its own: engine ="),
+        (("epochs = 6", 'epochs = 6\nmethod.engine = ["exact"]'), "as a setting of its own"),
         (("epochs = 6", "epochs = 6\noptimizer_options = {beta = 1}"), "optimizer 'adam': .*beta"),
         (("epochs = 6", 'epochs = 6\nschedule = "step"'), "schedule 'step': .*step_size"),
         (("seeds = [0, 1]", "seeds = [-1]"), "seed is -1; a whole number from 0"),

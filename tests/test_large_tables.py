@@ -197,7 +197,7 @@ def test_a_full_disk_is_noticed_before(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: type("Usage", (), {"free": 500}))
     bags, rows = some_rows(5, 400)
     with pytest.raises(
-        ValueError, match=r"take 1\d KB on the disk, and 500 B are free at .*--store"
+        ValueError, match=r"take 1\d KB on the disk, and 500 B are free at .*with store"
     ):
         sort(Store(tmp_path / "s"), bags, rows, 10**6)
 

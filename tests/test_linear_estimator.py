@@ -135,7 +135,7 @@ def test_known_labels_are_used() -> None:
     same = [[15, 15], [15, 15]]  # which says nothing
     rows, labels = rows[np.argsort(labels, kind="stable")], np.sort(labels)
     known = np.where(np.arange(60) % 4 < 2, labels, None)
-    model = LLPClassifier(model="linear").fit(rows, np.arange(60) % 2, same, labels=known)
+    model = LLPClassifier(model="linear").fit(rows, np.arange(60) % 2, same, row_labels=known)
     assert model.likelihood_ is not None
     assert model.score(rows, labels) > 0.7
 

@@ -138,7 +138,7 @@ def test_a_search_by_bags_chooses_the_better_candidate(scoring: Any) -> None:
 @pytest.mark.parametrize("cv", [3, KFold(3, shuffle=True, random_state=0)])
 def test_folds_that_split_bags_are_refused_where_counts_show_it(cv: Any) -> None:
     how: dict[str, Any] = {"cv": cv, "params": {"proportions": COUNTED}}
-    message = r"sum to 10.*counts to the bag's \d rows"
+    message = r"sum to 10.*counts must sum to its \d rows"
     with pytest.raises(ValueError, match=message):
         cross_val_score(quick(), X, BAGS, scoring=bag_scorer(SHARES), error_score="raise", **how)
     with pytest.raises(ValueError, match=message):
@@ -233,10 +233,10 @@ def test_metadata_routing_hands_proportions_over_whole(proportions: Any) -> None
 
 def test_a_request_can_be_taken_back() -> None:
     with sklearn.config_context(enable_metadata_routing=True):
-        model = quick().set_fit_request(labels=False, numbers_are=None)
+        model = quick().set_fit_request(row_labels=False, labels_are=None)
         asked = model.get_metadata_routing().fit.requests
     assert asked["bags"] is asked["proportions"] is True
-    assert (asked["labels"], asked["numbers_are"]) == (False, None)
+    assert (asked["row_labels"], asked["labels_are"]) == (False, None)
 
 
 def test_a_table_that_cross_validation_has_cut_like_the_rows_is_named() -> None:
@@ -275,7 +275,7 @@ def test_pandas_objects_whose_rows_are_in_another_order_are_warned_about() -> No
     labels = pd.Series([None] * 150, index=shuffled.index, dtype=object)
     calls = [
         lambda: model.fit(FRAME, proportions=SHARES, bags=IDS.sample(frac=1, random_state=1)),
-        lambda: model.fit(FRAME, IDS, SHARES, labels=labels),
+        lambda: model.fit(FRAME, IDS, SHARES, row_labels=labels),
         lambda: model.bag_score(shuffled, IDS, SHARES),
         lambda: model.label_bags(shuffled, IDS, SHARES),
         lambda: model.score(shuffled, pd.Series(y, index=FRAME.index)),

@@ -36,11 +36,13 @@ def test_means_are_refused_and_only_shares_that_are_said_to_be_some_are_taken(
     rows: Path, scale: float, shown: str
 ) -> None:
     file = labels(rows.parent, "mean_score", [shown.format(scale * x) for x in MEANS])
-    with pytest.raises(ValueError, match="Of means nothing can be learnt"):
+    with pytest.raises(ValueError, match="Nothing can be learned from means"):
         read_bags(rows, "school", file)
-    with pytest.raises(ValueError, match=r"no share of its \d+ rows, and so for .* are means or"):
+    with pytest.raises(
+        ValueError, match=r"no share of its \d+ rows, and so for .* learned from means and"
+    ):
         read_bags(rows, "school", file, classes="mean_score,OTHER")
-    with pytest.warns(UserWarning, match="the nearest counts are taken.*from means or other"):
+    with pytest.warns(UserWarning, match="The nearest counts are taken.*from means or other"):
         read_bags(rows, "school", file, classes="mean_score,OTHER", labels_are="proportions")
 
 
@@ -56,7 +58,7 @@ def test_means_of_other_scales_are_refused_without_advice_that_makes_sense_of_th
 
 def test_a_mean_that_could_be_a_share_is_doubted_by_its_name(rows: Path) -> None:
     file = labels(rows.parent, "Mean score", [f"{x:.1f}" for x in MEANS])
-    with pytest.warns(UserWarning, match="if it is a mean, nothing can be learnt"):
+    with pytest.warns(UserWarning, match="Nothing can be learned from it if it is a mean"):
         read_bags(rows, "school", file, classes="Mean score,OTHER", labels_are="proportions")
 
 

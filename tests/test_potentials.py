@@ -388,7 +388,7 @@ def test_known_labels_have_one_hot_weights_and_the_gradient_of_cross_entropy() -
 
 def test_a_label_that_contradicts_the_counts_is_named_with_row_and_bag() -> None:
     bags = Bags([3, 2], [[2, 1], [0, 2]])
-    with pytest.raises(ValueError, match="row 3 is labelled 0, but bag 1"):
+    with pytest.raises(ValueError, match="row 3 is labeled class 0, but bag 1"):
         bags.with_labels([-1, -1, -1, 0, -1])
     with pytest.raises(ValueError, match="the labels of bag 0"):
         Bags.from_ranges([[2, 0, 0]], [[3, 1, 1]], [3]).with_labels([1, 2, -1])

@@ -36,7 +36,7 @@ def learn(name: str, values: np.ndarray, **options: list[str]) -> list[str]:
 def test_survey_weights_are_noted_and_stay_a_feature_unless_excluded(
     name: str, values: np.ndarray
 ) -> None:
-    with pytest.warns(UserWarning, match=f"{name!r} looks like survey weights.* --exclude"):
+    with pytest.warns(UserWarning, match=f'{name!r} looks like survey weights.* exclude="{name}"'):
         assert learn(name, values) == [name, "x"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")

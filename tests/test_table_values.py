@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bagwise import read_bags
-from bagwise.tables.encode.columns import Columns, Inputs
+from bagwise.tables.encode.columns import Columns, Inputs, LeftOut
 from bagwise.tables.encode.learn_columns import ColumnLearner
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.read.source import FileSource
@@ -174,7 +174,7 @@ def test_a_time_of_day_is_no_feature_in_csv_and_parquet(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "rows.parquet")
     for file in (path, tmp_path / "rows.parquet"):
         learner = ColumnLearner(FileSource(file).schema)
-        assert learner.left_out == {"x": "of type time64[us]"}
+        assert learner.left_out == {"x": LeftOut("type", "time64[us]")}
 
 
 def test_a_column_without_any_value_is_left_out_also_where_it_is_asked_for(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_column_without_any_value_is_left_out_also_where_it_is_asked_for(tmp_p
     path.write_text("x,y\n" + "NA,1\n,2\n#NA,3\n")
     learner = ColumnLearner(FileSource(path).schema, ["x", "y"])
     assert learner.names == ["y"]
-    assert learner.left_out == {"x": "no row has a value"}
+    assert learner.left_out == {"x": LeftOut("empty")}
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_dots_of_thousands_in_a_label_file(tmp_path: Path) -> None:
     counts = "bag;yes;no a;1.260;2.000 b;13;1.125 c;0;870"
     found = labels(tmp_path, counts)
     assert found.numbers.tolist() == [[2000, 1260], [1125, 13], [870, 0]]
-    relative = labels(tmp_path, counts, numbers_are="relative")
+    relative = labels(tmp_path, counts, labels_are="relative")
     assert relative.numbers.tolist() == found.numbers.tolist()
     long = "bag;class;n a;yes;1.260 a;no;2.000 b;yes;13 b;no;7 c;yes;1 c;no;1.125"
     assert labels(tmp_path, long).numbers.tolist() == [[2000, 1260], [7, 13], [1125, 1]]
@@ -312,22 +312,22 @@ def test_dots_of_thousands_in_a_label_file(tmp_path: Path) -> None:
     thirds = labels(tmp_path, "bag;yes;no a;33.333;66.667 b;100;0 c;50;50")
     assert thirds.numbers[0].tolist() == [66.667, 33.333]
     one = "bag;yes a;1.697 b;13 c;12"
-    with pytest.raises(ValueError, match=r"such as 1\.697 and 12: the dots may be those of"):
+    with pytest.raises(ValueError, match=r"such as 1\.697 and 12; the dots may be those of"):
         labels(tmp_path, one, classes=["yes", "no"])
     said = {
-        kind: labels(tmp_path, one, classes=["yes", "no"], numbers_are=kind).numbers[:, 1].tolist()
+        kind: labels(tmp_path, one, classes=["yes", "no"], labels_are=kind).numbers[:, 1].tolist()
         for kind in ("counts", "proportions")
     }
     assert said == {"counts": [1697, 13, 12], "proportions": [1.697, 13, 12]}
 
 
-@pytest.mark.parametrize("numbers_are", ["auto", "relative"])
+@pytest.mark.parametrize("labels_are", ["auto", "relative"])
 def test_a_cell_of_text_does_not_make_a_wide_label_file_a_long_one(
-    tmp_path: Path, numbers_are: Any
+    tmp_path: Path, labels_are: Any
 ) -> None:
     wide = "bag,left,right a,405,327 b,125,287 c,closed,327 d,12,13"
     with pytest.raises(ValueError, match=r"'left' of .* holds text, 'closed' in row 3"):
-        labels(tmp_path, wide, numbers_are=numbers_are)
+        labels(tmp_path, wide, labels_are=labels_are)
     # One row for each bag, and names: that is a long one.
     assert labels(tmp_path, "bag,class,n a,yes,3 b,no,2 c,yes,1").classes == ["no", "yes"]
 

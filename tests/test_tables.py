@@ -17,7 +17,8 @@ from scipy.stats import binom, kstest, multinomial
 
 from bagwise import Bags, LLPClassifier, read_bags
 from bagwise.bags import FloatArray
-from bagwise.labels.targets import to_bags
+from bagwise.labels.counts_or_shares import to_bags
+from bagwise.labels.label_spec import LabelSpec
 from bagwise.likelihood.splits import splits_of
 from bagwise.tables.assess.baseline import baseline_log_likelihoods
 from bagwise.tables.assess.held_out import (
@@ -25,12 +26,13 @@ from bagwise.tables.assess.held_out import (
     count_levels,
     surprising_bags,
 )
-from bagwise.tables.encode.columns import Columns, Surprises
+from bagwise.tables.encode.columns import Columns, LeftOut, Surprises
 from bagwise.tables.encode.learn_columns import ColumnLearner
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.values import numbers_of
 from bagwise.tables.use.evaluate import calibration_error
+from bagwise.wording import table_words
 
 
 def log_probabilities(logits: Any) -> FloatArray:
@@ -144,9 +146,9 @@ def test_columns_are_recognised_and_encoded() -> None:
     }
     columns = learn(table)
     assert columns.left_out == {
-        "list": "of type list<item: int64>",
-        "same": "always 1",
-        "empty": "no row has a value",
+        "list": LeftOut("type", "list<item: int64>"),
+        "same": LeftOut("constant", "1"),
+        "empty": LeftOut("empty"),
     }
     assert columns.encoded_names == [
         "age",
@@ -190,7 +192,7 @@ def test_new_categories_and_missing_values_are_zeros_and_are_counted() -> None:
     new = pa.RecordBatch.from_pydict({"x": [None, float("inf")], "c": ["z", None]})
     assert not columns.encode(new, 0, surprises).any()
     assert (surprises.missing["x"], surprises.unseen["c"], surprises.missing["c"]) == (2, 1, 1)
-    assert len(surprises.lines()) == 4
+    assert len(table_words.surprises(surprises)) == 4
 
 
 def test_rare_categories_share_a_column_and_identifiers_are_left_out() -> None:
@@ -201,7 +203,7 @@ def test_rare_categories_share_a_column_and_identifiers_are_left_out() -> None:
     }
     columns = learn(table)
     assert columns.encoded_names == ["town=a", "town=b", "town=(other)"]
-    assert columns.left_out == {"id": "almost every row has another text"}
+    assert columns.left_out == {"id": LeftOut("unique_text")}
     X = columns.encode(pa.RecordBatch.from_pydict({"town": ["b", "hamlet"], "id": ["x", "y"]}))
     assert X.tolist() == [[0, 1, 0], [0, 0, 1]]
 
@@ -227,7 +229,7 @@ def test_categories_of_numbers_are_the_same_in_fit_and_predict(tmp_path: Path) -
     surprises = Surprises()
     for batch in FileSource(rows, typed=False).batches():
         assert (columns.encode(batch, 0, surprises).sum(axis=1) == 1).all()
-    assert not surprises.lines()
+    assert not table_words.surprises(surprises)
 
 
 def test_na_is_a_name_for_a_bag_and_no_number(tmp_path: Path) -> None:
@@ -303,7 +305,9 @@ def test_infinite_values_are_noted_with_their_column() -> None:
         columns = learn(table)
     surprises = Surprises()
     columns.encode(pa.RecordBatch.from_pydict(table), 0, surprises)
-    assert "x: 2 rows have an infinite value, which is taken for missing." in surprises.lines()
+    assert "x: 2 rows have an infinite value, which is read as missing." in table_words.surprises(
+        surprises
+    )
 
 
 def test_numbers_of_rows_are_left_out_unless_they_are_wanted() -> None:
@@ -318,7 +322,7 @@ def test_numbers_of_rows_are_left_out_unless_they_are_wanted() -> None:
     }
     columns = learn(table)
     assert columns.names == ["age", "gaps", "x"]
-    assert all("numbers the rows" in why for why in columns.left_out.values())
+    assert set(columns.left_out.values()) == {LeftOut("row_number")}
     assert learn(table, features=["shuffled"]).names == ["shuffled"]
     assert learn({name: column[:19] for name, column in table.items()}).names == list(table)
 
@@ -331,7 +335,7 @@ def test_large_values_with_small_differences_keep_them() -> None:
 
 def test_text_among_numbers_is_named() -> None:
     values = [str(i) for i in range(50)]
-    with pytest.raises(ValueError, match=r"'age' holds numbers.*'old'.*--categorical age"):
+    with pytest.raises(ValueError, match=r"'age' holds numbers.*'old'.*categorical=.age"):
         learn({"age": [*values, "old"]})
     assert learn({"age": [*values, "old"]}, categorical=["age"]).columns[0].kind == "category"
     columns = learn({"age": [1.0, 2.0]})
@@ -375,7 +379,7 @@ def test_wide_and_long_label_files_say_the_same(tmp_path: Path) -> None:
     [
         ("bag,a,b\nx,1,1\nx,0,2\ny,1,1\n", "more than one row for bag 'x'"),
         ("bag,a,b,c\nx,1,1,0\nx,0,2,0\n", "more than one row for bag 'x'"),
-        ("bag,a,b,c\nx,1,one,2\n", "column 'b'.*text.*--classes"),
+        ("bag,a,b,c\nx,1,one,2\n", "column 'b'.*text.*with classes"),
         ("bag,a,b\nx,1,\n", "'b'.*no number in row 1"),
         ("bag,a,b\n,1,2\n", "no bag in row 1"),
         ("bag\nx\n", "no class columns"),
@@ -498,11 +502,11 @@ def test_labels_are_read_in_the_forms_people_have_them(
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("bag,yes\n1,3\n2,1\n3,0\n", {}, "--classes yes,OTHER"),
-        ("bag,yes,total\n1,3,4\n2,1,3\n3,0,5\n", {}, "'total'.* --classes yes,OTHER"),
-        ("bag,yes\n1,1\n2,1\n3,0\n", {"classes": "yes,no"}, "--labels-are counts or"),
-        ("bag,yes\n1,75\n2,33\n3,0\n", {"classes": "yes,no"}, "--labels-are proportions"),
-        ("bag,no,yes\n1,10,30\n2,20,10\n3,5,0\n", {}, "--labels-are relative"),
+        ("bag,yes\n1,3\n2,1\n3,0\n", {}, r'classes=\["yes", "OTHER"\]'),
+        ("bag,yes,total\n1,3,4\n2,1,3\n3,0,5\n", {}, r"'total'.* classes=\[\"yes\", \"OTHER\"\]"),
+        ("bag,yes\n1,1\n2,1\n3,0\n", {"classes": "yes,no"}, "count or a share.*with labels_are"),
+        ("bag,yes\n1,75\n2,33\n3,0\n", {"classes": "yes,no"}, 'labels_are="proportions"'),
+        ("bag,no,yes\n1,10,30\n2,20,10\n3,5,0\n", {}, 'labels_are="relative"'),
         ("bag,no,yes\n1,1,3\n2,2,1\n", {"classes": "no,yse"}, "no column 'yse'"),
     ],
 )
@@ -564,15 +568,16 @@ def test_a_cell_that_is_written_in_another_way_is_named(tmp_path: Path, cell: st
 
 def test_one_class_alone_is_refused_with_what_to_name(tmp_path: Path) -> None:
     file = write(tmp_path / "labels.csv", "bag,no,yes\nA,1,2\nB,3,0\n")
-    with pytest.raises(ValueError, match="--classes has one class, 'no'; two are expected"):
+    with pytest.raises(ValueError, match="classes has one class, 'no'; two are expected"):
         read_labels(file, ["bag"], ["no"])
 
 
 def test_counts_of_bags_of_a_hundred_are_not_taken_for_percentages() -> None:
     counts = np.array([[40.0, 60], [30, 70], [50, 50]])
     with pytest.raises(ValueError, match=r"sum to 100.*99 rows"):
-        to_bags(np.arange(3), np.array([100, 99, 100]), counts)
-    assert to_bags(np.arange(3), np.full(3, 10), counts)[0].counts[0].tolist() == [4, 6]
+        to_bags(np.arange(3), np.array([100, 99, 100]), counts, LabelSpec())
+    whole = to_bags(np.arange(3), np.full(3, 10), counts, LabelSpec())[0]
+    assert whole.counts[0].tolist() == [4, 6]
 
 
 def test_bags_9_and_9_0_of_one_file_stay_apart(tmp_path: Path) -> None:
@@ -652,7 +657,7 @@ def test_coverage_of_a_model_that_is_right_is_what_it_says(size: int) -> None:
         assert kstest(levels[:, c], "uniform").pvalue > 1e-3
     certain = log_probabilities(1e3 * np.eye(2)[[0, 0, 0, 0]])
     wrong = assess(certain, Bags([4], [[1, 3]]), np.array(["a"]), np.array([0.5, 0.5]))
-    assert set(wrong.coverage.values()) == {0.0}
+    assert {c.share for c in wrong.coverage} == {0.0}
 
 
 def test_wrong_counts_are_the_most_surprising() -> None:

@@ -205,8 +205,8 @@ def test_rows_without_a_bag_may_be_gaps_of_a_column_of_numbers(kind: Any) -> Non
     bags = np.where(lone, np.nan, WARDS) if gaps is None else gaps
     labels = np.where(lone, LABELS.astype(float), np.nan)
     model = LLPClassifier(model="linear", epochs=2, random_state=0)
-    with_none = model.fit(ROWS, named, COUNTS, labels=labels).predict_proba(ROWS)
-    with_gaps = model.fit(ROWS, bags, COUNTS, labels=labels).predict_proba(ROWS)
+    with_none = model.fit(ROWS, named, COUNTS, row_labels=labels).predict_proba(ROWS)
+    with_gaps = model.fit(ROWS, bags, COUNTS, row_labels=labels).predict_proba(ROWS)
     np.testing.assert_array_equal(with_gaps, with_none)
     with pytest.raises(ValueError, match=r"the bag of row .* is missing; give every row a bag id"):
         model.fit(ROWS, bags, COUNTS)

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from bagwise.bags import Bags, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
     from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
     from bagwise.data.stored_bags import stored_bags
-    from bagwise.errors import BagwiseError, InputError
+    from bagwise.errors import BagwiseError, BagwiseWarning, InputError
     from bagwise.estimator import BagKFold, LLPClassifier, bag_scorer
+    from bagwise.labels.label_spec import Rounded
     from bagwise.logistic import BagLogisticRegression
     from bagwise.losses import (
         cc_loss,
@@ -38,6 +39,7 @@ __all__ = [
     "BagLogisticRegression",
     "Bags",
     "BagwiseError",
+    "BagwiseWarning",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Gaussian",
@@ -45,6 +47,7 @@ __all__ = [
     "LLPClassifier",
     "Laplace",
     "Posterior",
+    "Rounded",
     "TableModel",
     "TrainingOptions",
     "bag_posterior",
@@ -73,8 +76,9 @@ _ROOMS = {
     "bags": ("Bags", "DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Laplace"),
     "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
     "data.stored_bags": ("stored_bags",),
-    "errors": ("BagwiseError", "InputError"),
+    "errors": ("BagwiseError", "BagwiseWarning", "InputError"),
     "estimator": ("BagKFold", "LLPClassifier", "bag_scorer"),
+    "labels.label_spec": ("Rounded",),
     "logistic": ("BagLogisticRegression",),
     "losses": (
         "cc_loss",

@@ -1,16 +1,106 @@
-"""Errors that a user can put right, told apart from those that only a developer can."""
+"""Errors and warnings that a user can act on; their parts are worded where they are shown."""
 
 from __future__ import annotations
 
 import errno
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 
-class BagwiseError(Exception):
-    """Something a user can put right; the message says what happened and what to do.
+@dataclass(frozen=True)
+class Option:
+    """An option in a message, by its keyword in Python; the command line words it its own way.
+
+    >>> str(Option("labels_are", "counts")), str(Option("skip_unmatched", True)), str(Option("bag"))
+    ('labels_are="counts"', 'skip_unmatched=True', 'bag')
+    """
+
+    name: str
+    value: Any = None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return self.name
+        plain = isinstance(self.value, str | list | dict)
+        value = json.dumps(self.value, ensure_ascii=False) if plain else repr(self.value)
+        return f"{self.name}={value}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A bag, a row or a class in a message, by its position; `with_names` replaces it by a name."""
+
+    kind: Literal["bag", "row", "class"]
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.index}"
+
+
+class _InParts:
+    """A message made of text, options and places, which are the exception's `args`."""
+
+    args: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.args))
+
+    def worded(self, word_option: Callable[[Option], str]) -> str:
+        """The message with options as `word_option` words them."""
+        return "".join(
+            word_option(part) if isinstance(part, Option) else str(part) for part in self.args
+        )
+
+    def with_names(
+        self,
+        bag: Sequence[Any] | None = None,
+        row: Sequence[Any] | None = None,
+        class_: Sequence[Any] | None = None,
+    ) -> Self:
+        """The same message with names in place of positions.
+
+        >>> str(InputError(Place("bag", 1), " is empty.").with_names(bag=["ward 6", "ward 7"]))
+        "bag 'ward 7' is empty."
+        """
+        names = {"bag": bag, "row": row, "class": class_}
+
+        def named(part: Any) -> Any:
+            known = names[part.kind] if isinstance(part, Place) else None
+            return part if known is None else f"{part.kind} {known[part.index]!r}"
+
+        return type(self)(*map(named, self.args))
+
+
+class BagwiseError(_InParts, Exception):
+    """Something a user can put right; the message says what is wrong and what to do.
 
     The command line shows the message alone. Any other exception is a bug of Bagwise, or of a
     function that was passed to it, and is shown with its traceback.
+
+    >>> error = InputError("there are no bags; give ", Option("labels"), ".")
+    >>> print(error, "|", error.worded(lambda option: f"--{option.name}"))
+    there are no bags; give labels. | there are no bags; give --labels.
     """
+
+
+class BagwiseWarning(_InParts, UserWarning):
+    """A doubt about what was given; the message may name options."""
+
+
+@contextmanager
+def naming(
+    bag: Sequence[Any] | None = None,
+    row: Sequence[Any] | None = None,
+    class_: Sequence[Any] | None = None,
+) -> Iterator[None]:
+    """Have errors that arise here name bags, rows and classes, see `BagwiseError.with_names`."""
+    try:
+        yield
+    except BagwiseError as error:
+        raise error.with_names(bag, row, class_) from None
 
 
 class InputError(BagwiseError, ValueError):

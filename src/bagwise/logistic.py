@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bagwise.bags import Bags, FloatArray
 from bagwise.checks import check_all, flag, number, or_else
 from bagwise.errors import InputError
-from bagwise.labels.kinds import NumbersAre
+from bagwise.labels.label_spec import LabelsAre
 from bagwise.labels.mixups import (
     refuse_ids_as_labels,
     refuse_swapped,
@@ -75,8 +75,8 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     __metadata_request__fit = {  # noqa: RUF012
         "bags": True,
         "proportions": True,
-        "numbers_are": True,
-        "labels": True,
+        "labels_are": True,
+        "row_labels": True,
     }
 
     def __init__(
@@ -97,8 +97,8 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         proportions: Proportions | None = None,
         *,
         bags: npt.ArrayLike | None = None,
-        numbers_are: NumbersAre = "auto",
-        labels: npt.ArrayLike | None = None,
+        labels_are: LabelsAre = "auto",
+        row_labels: npt.ArrayLike | None = None,
     ) -> BagLogisticRegression:
         """Learn from bags, `fit(X, bags, proportions)`, or from labels, `fit(X, y)`.
 
@@ -109,13 +109,13 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
                 or id -> [numbers], a data frame indexed by id with a column for each class, or an
                 array (B, C) for the ids 0 .. B-1.
             bags: (N,) the bag of each row, where scikit-learn needs `y` for a scorer.
-            numbers_are: what `proportions` holds where it is not exact, see
-                `bagwise.labels.kinds.NumbersAre`.
-            labels: (N,) labels of rows that are known besides, None or NaN for the others.
+            labels_are: what `proportions` holds where it is not exact, see
+                `bagwise.labels.label_spec.LabelsAre`.
+            row_labels: (N,) labels of rows that are known, None or NaN for the others.
         """
         check_all(_PARAMETERS, self)
         refuse_swapped(y)
-        warn_of_other_rows(2, X=X, y=y, bags=bags, labels=labels)
+        warn_of_other_rows(2, X=X, y=y, bags=bags, row_labels=row_labels)
         if bags is not None and proportions is None:
             raise InputError("bags are given without proportions; what is known of them is needed.")
         given = y if bags is None else bags
@@ -123,13 +123,15 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             self, X, given if proportions is None else ids_or_none(given), dtype=np.float64
         )
         if proportions is None:
-            if labels is not None:
-                raise InputError("labels of rows go with bags and proportions; here y are labels.")
+            if row_labels is not None:
+                raise InputError(
+                    "row_labels go with bags and proportions, but y are labels here; leave one out."
+                )
             check_classification_targets(ids)
             warn_of_ids(ids)
             targets = label_targets(ids)
         else:
-            targets = bag_targets(ids, proportions, None, numbers_are, labels)
+            targets = bag_targets(ids, proportions, None, labels_are, row_labels)
         if len(targets.classes) < 2:
             raise InputError(
                 f"there is one class, {targets.classes.tolist()[0]!r}; at least two are needed."
@@ -223,10 +225,10 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         X: Any,
         bags: npt.ArrayLike,
         proportions: Proportions | None = None,
-        numbers_are: NumbersAre = "auto",
+        labels_are: LabelsAre = "auto",
     ) -> float:
         """Mean log P(S|X) / K per row of these bags: the higher, the better."""
-        rows, targets = self._matched(X, bags, proportions, numbers_are)
+        rows, targets = self._matched(X, bags, proportions, labels_are)
         logits = self._logits(rows)[targets.order]
         return float(log_likelihoods(logits, targets.bags).sum()) / len(logits)
 
@@ -235,7 +237,7 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         X: Any,
         bags: npt.ArrayLike,
         proportions: Proportions,
-        numbers_are: NumbersAre = "auto",
+        labels_are: LabelsAre = "auto",
     ) -> tuple[FloatArray, npt.NDArray[Any]]:
         """Label the rows of bags whose counts are known, with these counts taken into account.
 
@@ -243,7 +245,7 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             ((N, C) the probability of each class given the bag's counts, (N,) the most probable
             labels with exactly those counts), in the order of the rows given.
         """
-        rows, targets = self._matched(X, bags, proportions, numbers_are)
+        rows, targets = self._matched(X, bags, proportions, labels_are)
         log_probs = log_softmax(self._logits(rows)[targets.order], axis=-1)
         posterior = np.empty(log_probs.shape)
         posterior[targets.order] = bag_posterior(log_probs, targets.bags).weights
@@ -263,7 +265,7 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return found
 
     def _matched(
-        self, X: Any, bags: npt.ArrayLike, proportions: Proportions | None, numbers_are: NumbersAre
+        self, X: Any, bags: npt.ArrayLike, proportions: Proportions | None, labels_are: LabelsAre
     ) -> tuple[FloatArray, BagTargets]:
         """Rows and bags of the classes that the model knows."""
         check_is_fitted(self, "classes_")
@@ -272,7 +274,7 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         given = bags if proportions is None else ids_or_none(bags)
         rows, ids = validate_data(self, X, given, reset=False, dtype=np.float64)
         if proportions is not None:
-            return rows, bag_targets(ids, proportions, self.classes_, numbers_are)
+            return rows, bag_targets(ids, proportions, self.classes_, labels_are)
         refuse_unknown_labels(ids, self.classes_)
         return rows, label_targets(ids, self.classes_)
 

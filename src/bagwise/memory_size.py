@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from bagwise.errors import InputError, UsageError
+from bagwise.errors import InputError, Option, UsageError
 
 LEAST = 64_000_000  # bytes, below which nothing can be done
 _MOST = 2**63
@@ -110,6 +110,7 @@ def refuse_more_than_memory(size: int, what: str) -> None:
         some = shown_size(max(free // 2, LEAST)).replace(" ", "")
         raise InputError(
             f"{what} takes {shown_size(size)} in memory, and {shown_size(free)} are free; say how "
-            f"much may be used, for instance --memory {some}: the rows are then sorted into a file "
-            "and learnt from there."
+            "much may be used, for instance ",
+            Option("memory", some),
+            ": the rows are then sorted into a file and learned from there.",
         )

@@ -30,8 +30,6 @@ _D = TypeVar("_D")
 class UnknownNameError(InputError, KeyError):
     """There is nothing of that name."""
 
-    __str__ = Exception.__str__  # a KeyError shows its message in quotes
-
 
 class Registry(MutableMapping[str, T], Generic[T]):
     """Names and what they stand for, of one kind.

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Place
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -121,7 +121,7 @@ def bag_sizes(sizes: ArrayLike) -> IntArray:
     """(B,) sizes of bags, each at least 1."""
     found = whole_numbers(sizes, "sizes", ndim=1)
     if (bad := first(found < 1)) is not None:
-        raise InputError(f"bag {bad} has size {found[bad]}; leave empty bags out.")
+        raise InputError(Place("bag", bad), f" has size {found[bad]}; leave empty bags out.")
     return found
 
 
@@ -144,4 +144,4 @@ def check_table(found: npt.NDArray[Any], sizes: IntArray, name: str) -> None:
             f"{name} has shape {found.shape}; at least one bag and one class are needed."
         )
     if (bad := first(sizes < 1)) is not None:
-        raise InputError(f"bag {bad} has size {sizes[bad]}; leave empty bags out.")
+        raise InputError(Place("bag", bad), f" has size {sizes[bad]}; leave empty bags out.")

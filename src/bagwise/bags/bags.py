@@ -29,7 +29,7 @@ from bagwise.bags.constructors import Constructors
 from bagwise.bags.potentials import Potentials, join, of_counts, unpacked
 from bagwise.bags.row_labels import refuse_wrong_labels
 from bagwise.bags.sub_bags import check_part, potentials_of_part
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Place
 
 
 class Bags(Constructors):
@@ -82,14 +82,16 @@ class Bags(Constructors):
         check_table(counts_, sizes_, "counts")
         if (bad := first((counts_ < 0).any(axis=1))) is not None:
             raise InputError(
-                f"bag {bad} has a negative count: {shown_row(counts_[bad])}; "
-                "counts must be 0 or more."
+                Place("bag", bad),
+                f" has a negative count: {shown_row(counts_[bad])}; counts must be 0 or more.",
             )
         totals = counts_.sum(axis=1)
         if (bad := first(totals != sizes_)) is not None:
             raise InputError(
-                f"the counts of bag {bad} sum to {totals[bad]}, but its size is {sizes_[bad]}: "
-                f"{shown_row(counts_[bad])}; every instance carries exactly one label."
+                "the counts of ",
+                Place("bag", bad),
+                f" sum to {totals[bad]}, but its size is {sizes_[bad]}: {shown_row(counts_[bad])}; "
+                "every instance carries exactly one label.",
             )
         self._set(sizes_, counts_)
 
@@ -240,9 +242,10 @@ class Bags(Constructors):
         if self.potentials is not None:
             bad = int(np.argmin(self.potentials.is_sharp))
             raise InputError(
-                f"the counts of bag {bad} are not known exactly: from "
-                f"{shown_row(self.least[bad])} to {shown_row(self.potentials.high[bad])}. "
-                "expected_counts are their best guess, potentials all that is known."
+                "the counts of ",
+                Place("bag", bad),
+                f" are not known exactly: from {shown_row(self.least[bad])} to "
+                f"{shown_row(self.potentials.high[bad])}. Use expected_counts or potentials.",
             )
         return self.least
 

@@ -21,7 +21,7 @@ from bagwise.bags.noise import Noise
 from bagwise.bags.potentials import Potentials
 from bagwise.bags.rounding import counts_of_shares
 from bagwise.bags.row_labels import counts_of_labels
-from bagwise.errors import InputError, InputTypeError
+from bagwise.errors import InputError, InputTypeError, Place
 
 
 class Constructors:
@@ -88,8 +88,9 @@ class Constructors:
         fractions = (observed != np.rint(observed)) & ~np.isnan(observed)
         if noise.whole and (bad := first(fractions.any(axis=1))) is not None:
             raise InputError(
-                f"bag {bad} has counts {shown_row(observed[bad])}, but discrete noise leaves whole "
-                "numbers; Laplace or Gaussian noise does not."
+                Place("bag", bad),
+                f" has counts {shown_row(observed[bad])}, but discrete noise leaves whole numbers; "
+                "Laplace or Gaussian noise does not.",
             )
         return cls.of_potentials(known.of_noisy_counts(observed, sizes_, noise))
 
@@ -140,8 +141,8 @@ class Constructors:
         check_table(population, sizes_, "population_counts")
         if (bad := first((population < 0).any(axis=1))) is not None:
             raise InputError(
-                f"bag {bad} has a negative count: {shown_row(population[bad])}; "
-                "counts must be 0 or more."
+                Place("bag", bad),
+                f" has a negative count: {shown_row(population[bad])}; counts must be 0 or more.",
             )
         return cls.of_potentials(known.of_population(population, sizes_))
 
@@ -181,8 +182,9 @@ class Constructors:
         shares = bag_table(proportions, sizes_, "proportions", gaps=decimals is not None)
         if (bad := first((shares < 0).any(axis=1))) is not None:
             raise InputError(
-                f"bag {bad} has a negative proportion: {shown_row(shares[bad])}; "
-                "proportions must be 0 or more."
+                Place("bag", bad),
+                f" has a negative proportion: {shown_row(shares[bad])}; proportions must be 0 or "
+                "more.",
             )
         if decimals is not None:
             return cls.of_potentials(known.of_rounded_shares(shares, sizes_, decimals))

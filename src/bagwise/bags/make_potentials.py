@@ -12,7 +12,7 @@ from scipy.special import gammaln
 from bagwise.bags.arrays import FloatArray, IntArray, first, shown_row
 from bagwise.bags.noise import Noise
 from bagwise.bags.potentials import Potentials, begins_of
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option, Place
 
 
 def of_ranges(low: FloatArray, high: FloatArray, sizes: IntArray) -> Potentials:
@@ -21,20 +21,25 @@ def of_ranges(low: FloatArray, high: FloatArray, sizes: IntArray) -> Potentials:
     high = np.where(np.isnan(high), sizes[:, None], high)
     if (bad := first(((low < 0) | (high < 0)).any(axis=1))) is not None:
         raise InputError(
-            f"bag {bad} has a negative count: from {shown_row(low[bad])} to "
-            f"{shown_row(high[bad])}; counts must be 0 or more."
+            Place("bag", bad),
+            f" has a negative count: from {shown_row(low[bad])} to {shown_row(high[bad])}; counts "
+            "must be 0 or more.",
         )
     if (bad := first((low > high).any(axis=1))) is not None:
         c = int(np.argmax(low[bad] > high[bad]))
         raise InputError(
-            f"bag {bad} has at least {low[bad, c]:g} and at most {high[bad, c]:g} instances of "
-            f"class {c}; the lower bound must not be above the upper one."
+            Place("bag", bad),
+            f" has at least {low[bad, c]:g} and at most {high[bad, c]:g} instances of ",
+            Place("class", c),
+            "; the lower bound must not be above the upper one.",
         )
     if (bad := first((low > sizes[:, None]).any(axis=1))) is not None:
         c = int(np.argmax(low[bad] > sizes[bad]))
         raise InputError(
-            f"bag {bad} has at least {low[bad, c]:g} instances of class {c}, but only {sizes[bad]} "
-            "instances in all; correct the range or the rows."
+            Place("bag", bad),
+            f" has at least {low[bad, c]:g} instances of ",
+            Place("class", c),
+            f", but only {sizes[bad]} instances in all; correct the range or the rows.",
         )
     return _over_windows(low, high, sizes, lambda cell, m: np.zeros(len(m)))
 
@@ -46,8 +51,11 @@ def of_noisy_counts(observed: FloatArray, sizes: IntArray, noise: Noise) -> Pote
     """
     if noise.clipped and (bad := first((observed < 0).any(axis=1))) is not None:
         raise InputError(
-            f"bag {bad} has a count below 0, {shown_row(observed[bad])}, though they are said to "
-            "be clipped at 0; leave clipped=True out."
+            Place("bag", bad),
+            f" has a count below 0, {shown_row(observed[bad])}, though counts were clipped at 0; "
+            "leave ",
+            Option("clipped", True),
+            " out.",
         )
     width = noise.widths((observed.shape[0], observed.shape[1]))
     K = sizes[:, None].astype(np.float64)
@@ -78,8 +86,10 @@ def of_population(population: IntArray, sizes: IntArray) -> Potentials:
     totals = population.sum(axis=1)
     if (bad := first(totals < sizes)) is not None:
         raise InputError(
-            f"the population counts of bag {bad} sum to {totals[bad]}, but it has {sizes[bad]} "
-            f"instances: {shown_row(population[bad])}; a sample is no larger than what it is from."
+            "the population counts of ",
+            Place("bag", bad),
+            f" sum to {totals[bad]}, but it has {sizes[bad]} instances: "
+            f"{shown_row(population[bad])}; a sample is no larger than what it is from.",
         )
 
     def log_f(cell: IntArray, m: FloatArray) -> FloatArray:
@@ -110,9 +120,12 @@ def of_rounded_shares(shares: FloatArray, sizes: IntArray, decimals: int) -> Pot
     if (bad := first((low > high).any(axis=1))) is not None:
         c = int(np.argmax(low[bad] > high[bad]))
         raise InputError(
-            f"no count of the {sizes[bad]} instances of bag {bad} is a share of "
-            f"{shares[bad, c]:g} (class {c}), rounded to {decimals} decimals; give fewer decimals, "
-            "or use Bags.from_sample if the share is that of a larger group."
+            f"no count of the {sizes[bad]} instances of ",
+            Place("bag", bad),
+            f" is a share of {shares[bad, c]:g} (",
+            Place("class", c),
+            f"), rounded to {decimals} decimals; give fewer decimals, or the counts if the share "
+            "is that of a larger group.",
         )
     return of_ranges(low, high, sizes)
 
@@ -130,9 +143,10 @@ def _over_windows(
     least, most = low.sum(axis=1, keepdims=True), high.sum(axis=1, keepdims=True)
     if (bad := first((least > K)[:, 0] | (most < K)[:, 0])) is not None:
         raise InputError(
-            f"bag {bad} has {sizes[bad]} instances, but its classes have at least "
-            f"{least[bad, 0]:g} and at most {most[bad, 0]:g} together: from "
-            f"{shown_row(low[bad])} to {shown_row(high[bad])}; every instance carries one label."
+            Place("bag", bad),
+            f" has {sizes[bad]} instances, but its classes have at least {least[bad, 0]:g} and at "
+            f"most {most[bad, 0]:g} together: from {shown_row(low[bad])} to "
+            f"{shown_row(high[bad])}; every instance carries one label.",
         )
     low, high = np.maximum(low, K - (most - high)), np.minimum(high, K - (least - low))
     low_ = low.astype(np.int64)

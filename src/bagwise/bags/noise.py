@@ -35,12 +35,18 @@ class Noise(ABC):
     """Whether it takes whole numbers only."""
 
     def __post_init__(self) -> None:
-        width = np.asarray(self.width, dtype=np.float64)
+        try:
+            width = np.asarray(self.width, dtype=np.float64)
+        except (TypeError, ValueError):
+            width = np.full(1, np.nan)
         if not (np.isfinite(width) & (width > 0)).all():
             raise InputError(
                 f"the width of {type(self).__name__} noise is {self.width!r}; a positive number is "
                 "expected (for counts without noise, use Bags(sizes, counts))."
             )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.width!r}{', clipped=True' * self.clipped})"
 
     def widths(self, shape: tuple[int, int]) -> FloatArray:
         """The width for each bag and class."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags.arrays import FloatArray, IntArray, first, shown_row
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Place
 
 # A count is read off a proportion when size * proportion is this close to a whole number. It allows
 # for proportions held in single precision in bags of thousands.
@@ -18,8 +18,10 @@ def counts_of_shares(shares: FloatArray, sizes: IntArray, rounding: str) -> IntA
     slack = 1e-4 if rounding == "exact" else rounding_slack(shares)
     if (bad := first(np.abs(totals - 1) > slack)) is not None:
         raise InputError(
-            f"the proportions of bag {bad} sum to {totals[bad]:.6g}: {shown_row(shares[bad])}; "
-            "they must sum to 1 (if these are counts, use Bags(sizes, counts))."
+            "the proportions of ",
+            Place("bag", bad),
+            f" sum to {totals[bad]:.6g}: {shown_row(shares[bad])}; "
+            "they must sum to 1 (if these are counts, use Bags(sizes, counts)).",
         )
     expected = shares * sizes[:, None]
     if rounding == "nearest":
@@ -28,8 +30,10 @@ def counts_of_shares(shares: FloatArray, sizes: IntArray, rounding: str) -> IntA
     off = np.abs(counts - expected).max(axis=1, initial=0)
     if (bad := first(off > _COUNT_TOLERANCE)) is not None:
         raise InputError(
-            f"the proportions of bag {bad} times its size {sizes[bad]} are not whole numbers: "
-            f'{shown_row(expected[bad])}; use rounding="nearest" if they were rounded.'
+            "the proportions of ",
+            Place("bag", bad),
+            f" times its size {sizes[bad]} are not whole numbers: {shown_row(expected[bad])}; use "
+            'rounding="nearest" if they were rounded.',
         )
     return counts.astype(np.int64)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags.arrays import IntArray, first, shown_row
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Place
 
 
 def refuse_wrong_labels(
@@ -23,8 +23,10 @@ def refuse_wrong_labels(
         )
     if (bad := first((labels < -1) | (labels >= n_classes))) is not None:
         raise InputError(
-            f"the label of row {bad} is {labels[bad]}; labels lie in 0 .. {n_classes - 1}, and -1 "
-            "says that one is not known."
+            "the label of ",
+            Place("row", bad),
+            f" is {labels[bad]}; labels lie in 0 .. {n_classes - 1}, and -1 says that one is not "
+            "known.",
         )
     rows = np.flatnonzero(labels >= 0)
     bag_of_row = np.searchsorted(offsets, np.arange(len(labels)), side="right") - 1
@@ -35,19 +37,27 @@ def refuse_wrong_labels(
         c = int(np.argmax(known[bad] > most[bad]))
         row = rows[cells == bad * n_classes + c][most[bad, c]]  # the first that is too many
         raise InputError(
-            f"row {row} is labelled {c}, but bag {bad} has at most {most[bad, c]} instances of "
-            f"that class and {known[bad, c]} are labelled so; its counts are at most "
-            f"{shown_row(most[bad])}. Correct the label or the counts; if the counts are rough, "
-            "say so (Bags.from_noisy_counts, Bags.from_ranges)."
+            Place("row", row),
+            " is labeled ",
+            Place("class", c),
+            ", but ",
+            Place("bag", bad),
+            f" has at most {most[bad, c]} instances of that class and {known[bad, c]} are labeled "
+            f"so; its counts are at most {shown_row(most[bad])}. Correct the label or the counts, "
+            "or give the counts as noisy or as ranges.",
         )
     unknown = np.diff(offsets) - known.sum(axis=1)
     missing = np.maximum(least - known, 0).sum(axis=1)
     if (bad := first(missing > unknown)) is not None:
         row = int(offsets[bad] + np.argmax(labels[offsets[bad] : offsets[bad + 1]] >= 0))
         raise InputError(
-            f"the labels of bag {bad} (row {row} is its first) leave {unknown[bad]} instances "
-            f"without one, but its counts of at least {shown_row(least[bad])} need "
-            f"{missing[bad]} more; correct the labels or the counts."
+            "the labels of ",
+            Place("bag", bad),
+            " (",
+            Place("row", row),
+            f" is its first) leave {unknown[bad]} instances without one, but its counts of at "
+            f"least {shown_row(least[bad])} need {missing[bad]} more; correct the labels or the "
+            "counts.",
         )
     return known
 

@@ -209,12 +209,14 @@ def fit(
     With --ray or --ray-address the learning rates and parts of the bags that a perceptron is tried
     on are trained at the same time; the rest is done here. The result is the same.
     """
+    from bagwise.cli.label_options import label_spec_of
     from bagwise.cli.terminal import show_fit
     from bagwise.ray_cluster import cluster
     from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
     from bagwise.table_model import fit as fit_model
-    from bagwise.tables.labels.label_options import numbers_are_of
+    from bagwise.tables.model.fit_file import to_json
     from bagwise.tables.read.paths import spooled
+    from bagwise.wording.fit_words import true_or_given
 
     stopped = partial(_stopped, out, memory, store)
     with user_errors(stopped), spooled(data, sys.stdin.buffer) as files:
@@ -225,7 +227,7 @@ def fit(
             files,
             bag,
             labels,
-            labels_are=numbers_are_of(labels_are, noise, clipped),
+            labels_are=label_spec_of(labels_are, noise, clipped),
             classes=classes,
             row_labels=row_labels,
             features=features,
@@ -249,12 +251,11 @@ def fit(
             command=shlex.join(["bagwise", *sys.argv[1:]]),
         )
     fitted = found.fitted
-    output.result(fitted.facts)
+    output.result(to_json(fitted.facts))
     show_fit(fitted)
     console.print(
-        f"The model is in {out}; `bagwise report {out}` says more, and {out / HELD_OUT} has the "
-        f"{'given' if fitted.facts.data.counts_are else 'true'} and predicted counts of every "
-        "held-out bag.",
+        f"The model is in {out}. `bagwise report {out}` shows more; {out / HELD_OUT} has the "
+        f"{true_or_given(fitted.facts.data)} and predicted counts of every held-out bag.",
         soft_wrap=True,
     )
 

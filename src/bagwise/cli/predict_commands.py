@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,7 +24,7 @@ from bagwise.cli.fit_command import (
 from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
-    from bagwise.labels.targets import NumbersAre
+    from bagwise.labels.label_spec import LabelSpec
 
 Keep = Annotated[
     str | None,
@@ -159,9 +159,9 @@ def label(
     one given what is known of them, and totals need not be those of the file. Earlier labels of
     such a model are replaced, another file only with --force.
     """
+    from bagwise.cli.label_options import label_spec_of
     from bagwise.cli.terminal import show_label_columns, show_unused_labels, show_written
     from bagwise.table_model import load
-    from bagwise.tables.labels.label_options import numbers_are_of
     from bagwise.tables.read.paths import spooled
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
@@ -170,7 +170,7 @@ def label(
             files,
             labels,
             bag=bag,
-            labels_are=numbers_are_of(labels_are, noise, clipped),
+            labels_are=label_spec_of(labels_are, noise, clipped),
             row_labels=row_labels,
             skip_unmatched=skip_unmatched,
             out=output.place(out),
@@ -206,10 +206,12 @@ def evaluate(
     show_scores(scores)
 
 
-def _kind_of_labels(labels_are: LabelsAre, noise: str | None, clipped: bool) -> NumbersAre:
+def _kind_of_labels(
+    labels_are: LabelsAre, noise: str | None, clipped: bool
+) -> LabelSpec | Literal["auto"]:
     """What numbers are; where nothing is said, without importing what computes with them."""
     if labels_are is LabelsAre.auto and noise is None and not clipped:
         return "auto"
-    from bagwise.tables.labels.label_options import numbers_are_of
+    from bagwise.cli.label_options import label_spec_of
 
-    return numbers_are_of(labels_are, noise, clipped)
+    return label_spec_of(labels_are, noise, clipped)

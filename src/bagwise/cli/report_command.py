@@ -45,11 +45,11 @@ def report(
     --labels). Of runs: their tables and figures. An earlier report is replaced, another file only
     with --force.
     """
+    from bagwise.cli.label_options import label_spec_of
     from bagwise.cli.paper_commands import read_some
     from bagwise.reports import model_report
     from bagwise.storage.files import begins, refuse_foreign, write_atomically
     from bagwise.storage.model_folder import CONFIG, FIT
-    from bagwise.tables.labels.label_options import numbers_are_of
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import columns_of, spooled
 
@@ -62,7 +62,7 @@ def report(
             raise UsageError(f"{out} is inside {folder}; choose another place for the page.")
         if (folder / CONFIG).exists():
             model = FittedTable.load(folder)
-            known = numbers_are_of(labels_are, noise, clipped)
+            known = label_spec_of(labels_are, noise, clipped)
             counts = counts_of(bag, labels, known, skip_unmatched)
             answers = _answers(model, files, columns_of(by), counts)
             content = model_report(model, str(folder / FIT), answers)

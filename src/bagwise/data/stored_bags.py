@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 
 from bagwise.data.bag_data import BagData
-from bagwise.labels.targets import NumbersAre
+from bagwise.labels.label_spec import LabelsAre
 from bagwise.limits import LIMITS, Limits
 from bagwise.memory_size import bytes_of
 from bagwise.tables.encode.columns import Columns
@@ -48,7 +48,7 @@ def stored_bags(
     categorical: str | Iterable[str] | None = None,
     ordered: str | Iterable[str] | Ordered | None = None,
     classes: str | Iterable[str] | None = None,
-    labels_are: NumbersAre = "auto",
+    labels_are: LabelsAre = "auto",
     skip_unmatched: bool = False,
     seed: int = 0,
     progress: bool = False,
@@ -101,7 +101,7 @@ def stored_bags(
         seed=seed,
         limits=limits,
     )
-    known = read_labels(labels, asked.key, columns_of(classes) or None, numbers_are=labels_are)
+    known = read_labels(labels, asked.key, columns_of(classes) or None, labels_are=labels_are)
     kept = Store(Path(store), keep=True)
     _, rows, inputs = rows_in_store(data, known, asked, kept, budget, progress)
     targets = rows.targets

@@ -12,7 +12,7 @@ from sklearn.model_selection import GroupKFold
 
 from bagwise.data import BagData
 from bagwise.errors import InputError
-from bagwise.labels.kinds import NumbersAre
+from bagwise.labels.label_spec import LabelsAre
 from bagwise.labels.mixups import warn_of_other_rows
 from bagwise.labels.proportions import Proportions
 from bagwise.labels.targets import bag_targets
@@ -58,7 +58,7 @@ class BagKFold(GroupKFold):  # type: ignore[misc]
 
 
 def bag_scorer(
-    proportions: Proportions, numbers_are: NumbersAre = "auto"
+    proportions: Proportions, labels_are: LabelsAre = "auto"
 ) -> Callable[[Any, Any, npt.ArrayLike], float]:
     """A scorer that needs no instance label: the mean log P(S|X) / K of held-out bags.
 
@@ -66,14 +66,14 @@ def bag_scorer(
 
     Args:
         proportions: a mapping or data frame with what is known of every bag.
-        numbers_are: what its numbers are, as for `LLPClassifier.fit`.
+        labels_are: what its numbers are, as for `LLPClassifier.fit`.
 
     >>> scorer = bag_scorer({"a": [1, 1]})        # GridSearchCV(..., scoring=scorer)
     """
 
     def score(estimator: Any, X: Any, bags: npt.ArrayLike) -> float:
         warn_of_other_rows(2, X=X, bags=bags)
-        targets = bag_targets(bags, proportions, estimator.classes_, numbers_are)
+        targets = bag_targets(bags, proportions, estimator.classes_, labels_are)
         probabilities = np.asarray(estimator.predict_proba(X), dtype=np.float64)[targets.order]
         log_probs = np.log(np.maximum(probabilities, 1e-300))
         return float(log_likelihoods(log_probs, targets.bags).sum()) / len(log_probs)

@@ -26,7 +26,7 @@ from bagwise.estimator.maximum_likelihood import fit_by_likelihood, fits_by_like
 from bagwise.estimator.parameters import fold_seed, new_method, new_seed, training_options
 from bagwise.estimator.prediction import Predictions
 from bagwise.estimator.saving import files_of, load, refuse_table
-from bagwise.labels.kinds import NumbersAre
+from bagwise.labels.label_spec import LabelsAre
 from bagwise.labels.mixups import (
     refuse_swapped,
     three_parts,
@@ -122,8 +122,8 @@ class LLPClassifier(Predictions):
     __metadata_request__fit = {  # noqa: RUF012
         "bags": True,
         "proportions": True,
-        "numbers_are": True,
-        "labels": True,
+        "labels_are": True,
+        "row_labels": True,
     }
 
     def __init__(
@@ -180,8 +180,8 @@ class LLPClassifier(Predictions):
         validation: Sequence[Any] | None = None,
         *,
         bags: npt.ArrayLike | None = None,
-        numbers_are: NumbersAre = "auto",
-        labels: npt.ArrayLike | None = None,
+        labels_are: LabelsAre = "auto",
+        row_labels: npt.ArrayLike | None = None,
     ) -> LLPClassifier:
         """Learn from bags, `fit(X, bags, proportions)`, or from labels, `fit(X, y)`.
 
@@ -198,26 +198,28 @@ class LLPClassifier(Predictions):
             validation: (X, bags, proportions) to choose the best epoch by, not bags held out.
             bags: (N,) the bag of each row, where `y` is taken: scikit-learn's cross-validation
                 hands it to `fit` beside a `y` that serves a scorer and is not learnt from.
-            numbers_are: what `proportions` holds, where it is not exact: `Laplace(4)` for noisy
+            labels_are: what `proportions` holds, where it is not exact: `Laplace(4)` for noisy
                 counts, "rounded" shares, "sample", "ranges" (then a pair of bounds), "counts" with
-                NaN; see `bagwise.labels.kinds.NumbersAre`.
-            labels: (N,) labels of rows that are known besides, None or NaN for the others. Rows
+                NaN; see `bagwise.labels.label_spec.LabelsAre`.
+            row_labels: (N,) labels of rows that are known, None or NaN for the others. Rows
                 without a bag (None or NaN) need one.
         """
         check_all(_PARAMETERS, self)
         refuse_swapped(y)
-        warn_of_other_rows(2, X=X, y=y, bags=bags, labels=labels)
+        warn_of_other_rows(2, X=X, y=y, bags=bags, row_labels=row_labels)
         if bags is not None and proportions is None:
             raise InputError("bags are given without proportions; what is known of them is needed.")
         rows, ids = self._checked(X, y if bags is None else bags, proportions is not None)
         if proportions is None:
-            if labels is not None:
-                raise InputError("labels of rows go with bags and proportions; here y are labels.")
+            if row_labels is not None:
+                raise InputError(
+                    "row_labels go with bags and proportions, but y are labels here; leave one out."
+                )
             check_classification_targets(ids)
             warn_of_ids(ids)
             targets = label_targets(ids)
         else:
-            targets = bag_targets(ids, proportions, None, numbers_are, labels)
+            targets = bag_targets(ids, proportions, None, labels_are, row_labels)
         self._set_classes(targets.classes, from_bags=proportions is not None)
         data = self._bag_data(rows, targets)
         if validation is None and fits_by_likelihood(self, data):
@@ -226,7 +228,7 @@ class LLPClassifier(Predictions):
         held_out = None
         if validation is not None:
             X_, bags_, known = three_parts(validation)
-            held_out = self._bag_data(*self._matched(X_, bags_, known, numbers_are))
+            held_out = self._bag_data(*self._matched(X_, bags_, known, labels_are))
         elif (share := share_held_out(self.validation_fraction, len(data.bags))) != 0:
             data, held_out = split_bags(data, share, seed)
         self._train(data, held_out, seed)

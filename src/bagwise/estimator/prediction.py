@@ -16,7 +16,7 @@ from bagwise.data import BagData
 from bagwise.errors import InputError
 from bagwise.estimator.parameters import MethodOptions
 from bagwise.estimator.rows_as_tensors import Rows, pieces, to_tensor
-from bagwise.labels.kinds import NumbersAre
+from bagwise.labels.label_spec import LabelsAre
 from bagwise.labels.mixups import (
     refuse_ids_as_labels,
     refuse_swapped,
@@ -84,11 +84,11 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         X: Any,
         bags: npt.ArrayLike,
         proportions: Proportions | None = None,
-        numbers_are: NumbersAre = "auto",
+        labels_are: LabelsAre = "auto",
     ) -> float:
         """Mean log P(S|X) / K per instance of these bags: the higher, the better."""
         check_is_fitted(self)
-        rows, targets = self._matched(X, bags, proportions, numbers_are)
+        rows, targets = self._matched(X, bags, proportions, labels_are)
         logits = self._logits(rows)[torch.from_numpy(targets.order)]
         return float(log_likelihoods(logits.numpy(), targets.bags).sum()) / len(logits)
 
@@ -97,7 +97,7 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         X: Any,
         bags: npt.ArrayLike,
         proportions: Proportions,
-        numbers_are: NumbersAre = "auto",
+        labels_are: LabelsAre = "auto",
     ) -> tuple[FloatArray, npt.NDArray[Any]]:
         """Label the instances of bags whose counts are known, these counts taken into account.
 
@@ -107,7 +107,7 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
             exact), in the order of the rows given.
         """
         check_is_fitted(self)
-        rows, targets = self._matched(X, bags, proportions, numbers_are)
+        rows, targets = self._matched(X, bags, proportions, labels_are)
         log_probs = self._log_probs(rows, targets)
         posterior = np.empty(log_probs.shape)
         posterior[targets.order] = bag_posterior(log_probs, targets.bags).weights.numpy()
@@ -181,14 +181,14 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         X: Any,
         bags: npt.ArrayLike,
         proportions: Proportions | None,
-        numbers_are: NumbersAre = "auto",
+        labels_are: LabelsAre = "auto",
     ) -> tuple[Rows, BagTargets]:
         """Rows and bags of the classes that the model knows."""
         refuse_swapped(bags)
         warn_of_other_rows(3, X=X, bags=bags)
         rows, ids = self._checked(X, bags, proportions is not None, fitting=False)
         if proportions is not None:
-            return rows, bag_targets(ids, proportions, self.classes_, numbers_are)
+            return rows, bag_targets(ids, proportions, self.classes_, labels_are)
         refuse_unknown_labels(ids, self.classes_)
         return rows, label_targets(ids, self.classes_)
 

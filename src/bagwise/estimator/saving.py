@@ -196,7 +196,7 @@ def _require_names(path: Path, params: dict[str, Any]) -> None:
         if name not in known and not (what == "model" and name is None):
             raise InputError(
                 f"{path} names the {what} {name!r}, which does not exist here; "
-                "import the module that registers it first (bagwise --plugin MODULE ...)."
+                "load the plugin that registers it first."
             )
 
 

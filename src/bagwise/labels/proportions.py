@@ -11,6 +11,8 @@ import numpy.typing as npt
 from bagwise.bags import FloatArray, IntArray
 from bagwise.bags.arrays import without_torch
 from bagwise.errors import InputError
+from bagwise.labels.counts_or_shares import with_rest
+from bagwise.labels.label_spec import LabelSpec
 
 Proportions = Any
 """Counts or proportions of the labels of each bag:
@@ -23,9 +25,8 @@ Proportions = Any
 Proportions may be percentages, if those of every bag sum to 100.
 
 With two classes one number a bag is enough, that of the second class: a mapping id -> number, a
-series indexed by id, or an array (B,). Numbers in 0 .. 1 are shares, whole numbers are counts if
-one of them is above 1; where all are 0 or 1 and both readings differ, it is an error. Where it is
-said what the numbers are (noisy, ranges, counts, rounded shares), any of them will do.
+series indexed by id, or an array (B,). Whole numbers are counts if one of them is above 1, other
+numbers are shares; where all are 0 or 1 and both readings differ, it is an error.
 """
 
 _CUT = (
@@ -41,7 +42,7 @@ def read_proportions(
     ascending: bool,
     proportions: Proportions,
     classes: npt.ArrayLike | None = None,
-    rest_is_unknown: bool = False,
+    spec: LabelSpec | None = None,
 ) -> tuple[npt.NDArray[Any], FloatArray]:
     """Class labels (C,) and a row of numbers (B, C) for each of the sorted ids.
 
@@ -51,21 +52,20 @@ def read_proportions(
         ascending: whether the ids first appear in this order.
         proportions: what is known of these bags, and maybe of others.
         classes: the classes to expect, where a model already knows them.
-        rest_is_unknown: whether, of two classes told by the second, the first is NaN and not the
-            rest.
+        spec: what the numbers are.
 
     >>> read_proportions(np.array(["a"]), np.array([4]), True, {"a": 0.25})
     (array([0, 1]), array([[0.75, 0.25]]))
     """
-    proportions = without_torch(proportions)
+    proportions, spec = without_torch(proportions), spec or LabelSpec()
     if isinstance(proportions, Mapping):
-        return _from_mapping(ids, sizes, proportions, classes, rest_is_unknown)
+        return _from_mapping(ids, sizes, proportions, classes, spec)
     if hasattr(proportions, "columns"):
         return _from_frame(ids, sizes, proportions, classes)
     if hasattr(proportions, "to_dict"):
         _check_index(ids, sizes, proportions.index)
-        return _from_mapping(ids, sizes, proportions.to_dict(), classes, rest_is_unknown)
-    return _from_array(ids, sizes, ascending, proportions, classes, rest_is_unknown)
+        return _from_mapping(ids, sizes, proportions.to_dict(), classes, spec)
+    return _from_array(ids, sizes, ascending, proportions, classes, spec)
 
 
 def _from_frame(
@@ -124,7 +124,7 @@ def _from_mapping(
     sizes: IntArray,
     mapping: Mapping[Any, Any],
     classes: npt.ArrayLike | None,
-    rest_is_unknown: bool,
+    spec: LabelSpec,
 ) -> tuple[npt.NDArray[Any], FloatArray]:
     _check_known(ids, sizes, set(mapping))
     mapping = {k: row.to_dict() if hasattr(row, "to_dict") else row for k, row in mapping.items()}
@@ -138,8 +138,8 @@ def _from_mapping(
     rows = [mapping[key] for key in ids.tolist()]
     if "one number" in kinds:
         values = np.array([float(row) for row in rows])
-        known = None if rest_is_unknown else np.array([float(row) for row in mapping.values()])
-        return _of_second_class(ids, sizes, values, known, classes)
+        known = np.array([float(row) for row in mapping.values()])
+        return _of_second_class(sizes, values, known, classes, spec)
     if "numbers by class" in kinds:
         return _from_dicts(ids, rows, mapping, classes)
     if len({len(row) for row in rows}) > 1:
@@ -191,7 +191,7 @@ def _from_array(
     ascending: bool,
     proportions: npt.ArrayLike,
     classes: npt.ArrayLike | None,
-    rest_is_unknown: bool,
+    spec: LabelSpec,
 ) -> tuple[npt.NDArray[Any], FloatArray]:
     table = _float_array(proportions)
     if table.ndim not in (1, 2) or len(table) != len(ids):
@@ -212,7 +212,7 @@ def _from_array(
         )
     _check_order_is_plain(ids, ascending)
     if table.ndim == 1:
-        return _of_second_class(ids, sizes, table, None if rest_is_unknown else table, classes)
+        return _of_second_class(sizes, table, table, classes, spec)
     return _checked_table(table, classes)
 
 
@@ -274,45 +274,21 @@ def _checked_table(
 
 
 def _of_second_class(
-    ids: npt.NDArray[Any],
     sizes: IntArray,
     values: FloatArray,
-    known: FloatArray | None,
+    known: FloatArray,
     classes: npt.ArrayLike | None,
+    spec: LabelSpec,
 ) -> tuple[npt.NDArray[Any], FloatArray]:
-    """Two classes, told by the second's shares or counts; `known` are those of all bags given, None
-    if the first class is not to be told by them.
-    """
+    """Two classes, from the second's shares or counts; `known` are those of all bags given."""
     names = np.arange(2) if classes is None else np.asarray(classes)
     if len(names) != 2:
         raise InputError(
             "proportions has one number for each bag, that of the second of two classes, but the "
             f"model knows {len(names)} classes: {_listed(names)}."
         )
-    if known is None:
-        return names, np.stack([np.full(len(values), np.nan), values], axis=1)
-    known = known[np.isfinite(known)]
-    whole, above_one = bool((known == np.rint(known)).all()), bool((known > 1).any())
-    are_counts = whole and above_one
-    most = sizes if are_counts else np.ones(len(sizes))
-    unclear = (values == 1) & (sizes > 1) & whole & (not above_one)
-    for bad, problem in (
-        (
-            ~((values >= 0) & (values <= most)),
-            "a share in 0 .. 1, or a count up to the bag's rows, is expected",
-        ),
-        (
-            unclear,
-            "that may be a share or a count, and no other bag tells which; give both classes",
-        ),
-    ):
-        if bad.any():
-            bag = int(np.argmax(bad))
-            raise InputError(
-                f"proportions has {values[bag]:g} for bag {ids.tolist()[bag]!r} of {sizes[bag]} "
-                f"rows; {problem}."
-            )
-    return names, np.stack([most - values, values], axis=1)
+    numbers = np.stack([np.full(len(values), np.nan), values], axis=1)
+    return names, with_rest(numbers, spec, sizes, known, percent=False)
 
 
 def _check_known(

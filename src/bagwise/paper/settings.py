@@ -116,8 +116,7 @@ class RunSettings:
         find_augmentation(self.augment)
         if "engine" in dict(self.method_options):
             raise InputError(
-                "engine is given as an option of the method; it is a setting of its own: "
-                "engine = ... in a sweep, --engine on the command line."
+                "engine is given as an option of the method; give it as a setting of its own."
             )
         if self.method_options:
             self.new_method()  # knows its options

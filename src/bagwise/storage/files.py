@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.storage.locks import TakenError, hold
 
 _UNFINISHED = ".unfinished"  # how names of what is being written end
@@ -53,7 +53,9 @@ def refuse_foreign(path: Path, is_own: Callable[[Path], bool], force: bool = Fal
         return
     raise InputError(
         f"{path} is there already, and was not written by this command; choose another name, or "
-        "replace it with --force."
+        "replace it with ",
+        Option("force", True),
+        ".",
     )
 
 

@@ -14,7 +14,7 @@ from bagwise.tables.read.frames import FrameMaker
 from bagwise.tables.read.paths import columns_of
 
 if TYPE_CHECKING:
-    from bagwise.labels.kinds import NumbersAre
+    from bagwise.labels.label_spec import LabelsAre
     from bagwise.tables.encode.learn_columns import Ordered
     from bagwise.tables.read.source import Table
 
@@ -24,7 +24,7 @@ def fit(
     bag: Names,
     labels: Table,
     *,
-    labels_are: NumbersAre = "auto",
+    labels_are: LabelsAre = "auto",
     classes: Names | None = None,
     row_labels: str | None = None,
     features: Names | None = None,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 import bagwise
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.likelihood.splits import Split, splits_of
 from bagwise.likelihood.temperature import fit_temperature, tempered
 from bagwise.progress import WorkProgress
@@ -30,7 +30,7 @@ from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.fit_options import MODELS, ColumnOptions, ModelOptions, WorkOptions
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.label_file import read_labels
-from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings, Tried
+from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.network_room import REMEDY, network_room, there_is_torch
 from bagwise.tables.model.stored_covariance import fit_of, intervals_of
@@ -93,11 +93,10 @@ class _Fit:
         self.limits, self.steps = work.limits, model.training
         self.room = None  # where models are trained step by step, if that is needed
         if self.steps.is_asked_for:
-            what = "training step by step (--method, --engine, --set, --lr, --epochs)"
-            self.room = network_room(what)
+            self.room = network_room("training step by step")
             self.room.is_likelihood(self.steps)  # contradictions are named before the work
         elif model.model == "mlp":
-            self.room = network_room("a perceptron (--model mlp)")
+            self.room = network_room("a perceptron")
 
     def run(self, data: Table) -> FittedTable:
         """All stages."""
@@ -114,9 +113,11 @@ class _Fit:
         if work.memory is not None:
             refuse_what_needs_memory(self.steps.method, columns.row_labels, work.ray is not None)
         elif work.store is not None:
-            raise InputError("a store is for rows that memory does not hold; give --memory, too.")
+            raise InputError(
+                Option("store"), " is for rows beyond memory; give ", Option("memory"), ", too."
+            )
         labels = read_labels(
-            counts.labels, counts.key, counts.classes, numbers_are=counts.labels_are
+            counts.labels, counts.key, counts.classes, labels_are=counts.labels_are
         )
         asked = Asked(
             key=list(counts.key),
@@ -161,7 +162,7 @@ class _Fit:
         self.models = _models(self.model, len(self.targets.bags))
         if self.room is None and (self.models != ["linear"] or not self.by_likelihood):
             self.room = network_room("a table of so many rows, which is learnt from step by step,")
-        if self.rows.counts_are:
+        if not self.targets.bags.is_sharp.all():
             _say_expected(self.steps.method, self.steps.engine)
         return store
 
@@ -208,11 +209,11 @@ class _Fit:
                 lr=chosen.lr,
                 epochs=None if trained is None else trained.epochs,
                 ridge=chosen.ridge,
-                bag_effects=linear.tau_of(chosen),
+                bag_effects=chosen.fitted_tau,
                 seed=self.steps.seed,
                 temperature=fitted.temperature,
             ),
-            tried=[Tried(t.model, t.setting, t.bag_loss) for t in trials],
+            tried=[trial.facts for trial in trials],
             folds=len(self.splits),
             curve=_curve(trained, chosen, cross_validated),
             held_out=assess(
@@ -280,7 +281,7 @@ def _intervals(
     """What intervals of a linear model by maximum likelihood are made of."""
     if chosen.fitted is None or chosen.ridge is None:
         return {}
-    tau = linear.tau_of(chosen) or 0.0
+    tau = chosen.fitted_tau or 0.0
     model = fit_of(chosen.fitted["weights"], chosen.fitted["intercept"], chosen.ridge, tau)
     limits, progress = work.limits, work.progress
     if not data.fits(limits):

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from bagwise.errors import BagwiseError, InputError
+from bagwise.errors import BagwiseError, InputError, Option
 from bagwise.extras import require
 from bagwise.progress import TrainingProgress
 from bagwise.ray_cluster import ATTEMPTS, cluster, n_gpus
@@ -51,7 +51,7 @@ def train_on_ray(
         progress: show a bar, on a terminal.
     """
     if is_launched():
-        raise InputError("torchrun started several processes already; leave it or --ray out.")
+        raise InputError("torchrun started several processes already; use either torchrun or Ray.")
     if device not in ("cpu", "cuda"):
         raise InputError(f"device is {device!r}; with Ray cpu or cuda is expected, one each.")
     require("ray", "ray")
@@ -62,7 +62,9 @@ def train_on_ray(
         workers = workers or max(there, 1)
         if workers > there:
             raise InputError(
-                f"{workers} workers need a {unit} each, and Ray has {there}; give fewer --workers."
+                f"{workers} workers need a {unit} each, and Ray has {there}; give fewer ",
+                Option("workers"),
+                ".",
             )
         board = _new_board()
         tell = {"work": work, "board": board, "folder": own, "device": device}

@@ -147,6 +147,6 @@ def _absent(name: str, data_dir: Path | None, problem: str) -> str:
     return (
         f"{source.title} is not on this machine and could not be downloaded ({problem}).\n"
         f"Put {files} into one of\n{places}\n"
-        "or name another folder with --data-dir or $BAGWISE_DATA (the files go into a folder "
+        "or name another folder with data_dir or $BAGWISE_DATA (the files go into a folder "
         f"{name} there)."
     )

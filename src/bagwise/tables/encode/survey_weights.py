@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 
+from bagwise.errors import BagwiseWarning, Option
 from bagwise.tables.encode.columns import Floats
 
 _SURE = re.compile(
@@ -38,9 +39,11 @@ def looks_like_weights(name: str, values: Floats) -> bool:
     return bool(_MAYBE.fullmatch(plain)) and abs(float(values.mean()) - 1) < 0.005
 
 
-def weights_note(name: str) -> str:
+def weights_note(name: str) -> BagwiseWarning:
     """What to know of such a column."""
-    return (
-        f"the column {name!r} looks like survey weights; every row is counted once, and the column "
-        "is learnt from like any other. Leave it out with --exclude (exclude=) if it is no feature."
+    return BagwiseWarning(
+        f"the column {name!r} looks like survey weights, but is learned from like any other, and "
+        "every row counts once. Leave it out with ",
+        Option("exclude", name),
+        " if it is no feature.",
     )

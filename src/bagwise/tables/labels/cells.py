@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bagwise.bags import FloatArray
-from bagwise.errors import InputError
-from bagwise.labels.kinds import NumbersAre, Rounded
+from bagwise.errors import InputError, Option
+from bagwise.labels.label_spec import LabelSpec
 from bagwise.tables.read.notation import GROUPED, Dots, numbers_written, rewritten
 from bagwise.tables.read.type_inference import inferred
 from bagwise.tables.read.values import ARROW_ERRORS, cleaned, is_text, numbers_of, parsed
@@ -121,14 +122,14 @@ def _numbers(texts: pa.Array) -> pa.Array | None:
 
 
 def without_thousands(
-    table: pa.Table, columns: Sequence[str], bags: pa.Array, numbers_are: NumbersAre, name: str
+    table: pa.Table, columns: Sequence[str], bags: pa.Array, spec: LabelSpec, name: str
 ) -> pa.Table:
     """A label file with 1260 for 1.260 where dots separate thousands, judged by all its numbers.
 
     They do not in shares that sum to 1 or 100, such as 33.333 and 66.667 beside 100. Where a single
-    column could be either, that is a ValueError.
+    column could be either, that is an error.
     """
-    if isinstance(numbers_are, Rounded) or numbers_are in ("proportions", "rounded"):
+    if spec.kind in ("proportions", "rounded"):
         return table
     repeated = 2 * len(bags.unique()) < len(bags)  # a row for each bag and class
     dots, dotted, totals = Dots(least=1), [], np.zeros(len(bags))
@@ -148,7 +149,7 @@ def without_thousands(
         totals += decimals.to_numpy(zero_copy_only=False)
     if not dots.are_thousands:
         return table
-    if numbers_are == "auto":
+    if spec.kind == "auto":
         _, place = np.unique(bags.to_numpy(zero_copy_only=False), return_inverse=True)
         sums = np.bincount(place, totals)
         if any((np.abs(sums - whole) < 0.01 * whole).all() for whole in (1, 100)):
@@ -156,9 +157,11 @@ def without_thousands(
         if len(columns) == 1:
             with_dot, bare = dots.examples
             raise InputError(
-                f"the column {columns[0]!r} of {name} has numbers such as {with_dot} and {bare}: "
-                "the dots may be those of thousands or of decimals. Say --labels-are counts or "
-                "--labels-are proportions, or write the numbers without dots."
+                f"the column {columns[0]!r} of {name} has numbers such as {with_dot} and {bare}; "
+                "the dots may be those of thousands or of decimals. Write the numbers without "
+                "dots, or say whether they are counts or proportions with ",
+                Option("labels_are"),
+                ".",
             )
     for column in dotted:
         place = table.column_names.index(column)
@@ -182,6 +185,88 @@ def _range(text: str) -> tuple[float, float] | None:
             if max(map(len, digits)) <= _LONGEST:
                 return bounds(*map(int, digits))
     return None
+
+
+def readable(table: pa.Table, column: str, name: str) -> Cells:
+    """The cells of a column of numbers; an error that names the first that is none."""
+    values = table.column(column)
+    cells = cells_of(values, column)
+    if cells is None:
+        row, text = first_text(values)
+        raise InputError(
+            f"the column {column!r} of {name} has {text!r} in row {row + 1}; a number is expected."
+        )
+    return cells
+
+
+def numbers_of_cells(
+    cells: dict[str, Cells], name: str, spec: LabelSpec
+) -> tuple[FloatArray, LabelSpec]:
+    """(B, C) numbers of columns, or (B, C, 2) bounds where some are ranges; and what they are."""
+    low = np.stack([x.low for x in cells.values()], axis=1)
+    high = np.stack([x.high for x in cells.values()], axis=1)
+    columns = list(cells)
+    ranges = {column: x.example for column, x in cells.items() if x.example}
+    if ranges or spec.kind == "ranges":
+        _refuse_odd_ranges(ranges, low, high, columns, name, spec)
+        return np.stack([low, high], axis=-1), LabelSpec("ranges")
+    if np.isnan(low).any() and spec.kind not in ("counts", "rounded", "noisy"):
+        row, c = np.argwhere(np.isnan(low))[0]
+        raise InputError(
+            f"the column {columns[c]!r} of {name} has no number in row {row + 1}; a count or a "
+            "proportion is expected, 0 if there are none. If some counts are not known, say ",
+            Option("labels_are", "counts"),
+            f": {UNKNOWN} and empty cells are then unknown.",
+        )
+    return low, spec.with_rounding(low)
+
+
+def _refuse_odd_ranges(
+    ranges: dict[str, str],
+    low: FloatArray,
+    high: FloatArray,
+    columns: list[str],
+    name: str,
+    spec: LabelSpec,
+) -> None:
+    """Ranges stand among counts, and are not upside down; a note says that they were read."""
+    if not ranges:
+        if (low == high).all():
+            raise InputError(
+                f"{name} has no ranges: neither columns such as {columns[0] + LOW!r} and "
+                f"{columns[0] + HIGH!r} nor cells such as 1-4. Say ",
+                Option("labels_are", "counts"),
+                ".",
+            )
+        return
+    column, example = next(iter(ranges.items()))
+    if spec.kind not in ("auto", "counts", "ranges"):
+        raise InputError(
+            f"the column {column!r} of {name} has the range {example!r}, but ranges are read among "
+            "counts only. Empty such cells, or say ",
+            Option("labels_are", "ranges"),
+            ".",
+        )
+    if ((low != np.rint(low)) & ~np.isnan(low)).any():
+        row, c = np.argwhere((low != np.rint(low)) & ~np.isnan(low))[0]
+        raise InputError(
+            f"{name} has {example!r} in the column {column!r}, a range of counts, but "
+            f"{low[row, c]:g} in {columns[c]!r} is no count; ranges of shares are not read. "
+            "Leave such cells empty and say ",
+            Option("labels_are", "rounded"),
+            ".",
+        )
+    if (low > high).any():
+        row, c = np.argwhere(low > high)[0]
+        raise InputError(
+            f"the column {columns[c]!r} of {name} has {low[row, c]:g}-{high[row, c]:g} in row "
+            f"{row + 1}; the lower bound comes first."
+        )
+    warnings.warn(
+        f"cells of {name} such as {example!r} are read as ranges of counts.",
+        UserWarning,
+        stacklevel=5,
+    )
 
 
 def bound_columns(

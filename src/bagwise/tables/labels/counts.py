@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bagwise.tables.read.source import Table
 
 if TYPE_CHECKING:
-    from bagwise.labels.targets import NumbersAre
+    from bagwise.labels.label_spec import LabelsAre
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,6 @@ class Counts:
 
     key: Sequence[str]
     labels: Table
-    labels_are: NumbersAre = "auto"
+    labels_are: LabelsAre = "auto"
     skip_unmatched: bool = False
     classes: Sequence[str] | None = None

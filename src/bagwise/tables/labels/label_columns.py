@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from bagwise.bags import FloatArray, rounding_slack
-from bagwise.errors import InputError
-from bagwise.labels.kinds import NumbersAre
-from bagwise.tables.labels.label_numbers import said
+from bagwise.bags import FloatArray
+from bagwise.errors import BagwiseWarning, InputError, Option
+from bagwise.labels.counts_or_shares import shares_unit
+from bagwise.labels.label_spec import LabelSpec
 
 TOTALS = ("total", "size", "count", "n")
 """Names of a column that says how many there are."""
@@ -36,8 +36,10 @@ def named_columns(table: pa.Table, columns: Sequence[str], file: str) -> list[st
         if any(texts) and texts not in numbered:
             row = next(n for n, text in enumerate(texts) if text)
             raise InputError(
-                f"{file} has a column without a name, {texts[row]!r} in row {row + 1}; give it the "
-                "name of its class, or leave it out. --classes says which columns are classes."
+                f"{file} has a column without a name, {texts[row]!r} in row {row + 1}. Give it the "
+                "name of its class, leave it out, or name the class columns with ",
+                Option("classes"),
+                ".",
             )
     return found
 
@@ -48,30 +50,33 @@ def total_name(column: str) -> bool:
 
 
 def without_total(
-    names: list[str], numbers: FloatArray | None, numbers_are: NumbersAre, what: str, file: str
+    names: list[str], numbers: FloatArray | None, spec: LabelSpec, what: str, file: str
 ) -> list[str]:
     """The names without that of a total, which is said.
 
     Args:
         names: of columns, or of classes in a long file.
         numbers: (B, C) what stands there; None where some of it is not exact or not known.
-        numbers_are: what these are.
+        spec: what these are.
         what: "column" or "class".
         file: for the message.
     """
-    place = _total(names, numbers, numbers_are)
+    place = _total(names, numbers, spec)
     if place is None:
         return names
     warnings.warn(
-        f"the {what} {names[place]!r} of {file} is taken for a total of the others; if it is a "
-        "class, name all classes with --classes.",
-        UserWarning,
+        BagwiseWarning(
+            f"the {what} {names[place]!r} of {file} is taken for a total of the others. If it is a "
+            "class, name all classes with ",
+            Option("classes"),
+            ".",
+        ),
         stacklevel=5,
     )
     return names[:place] + names[place + 1 :]
 
 
-def _total(names: list[str], numbers: FloatArray | None, numbers_are: NumbersAre) -> int | None:
+def _total(names: list[str], numbers: FloatArray | None, spec: LabelSpec) -> int | None:
     """Where a total is among names of classes.
 
     That is one whose name says so and which is the sum of the others, or says how many rows their
@@ -82,16 +87,12 @@ def _total(names: list[str], numbers: FloatArray | None, numbers_are: NumbersAre
         return None
     lower = [name.strip().lower() for name in names]
     named = [c for word in (*TOTALS, *_SUMS) for c, name in enumerate(lower) if name == word]
-    if numbers is None or not said(
-        numbers_are, "auto", "counts", "proportions", "relative", "sample"
-    ):
+    if numbers is None or not (spec.is_plain or spec.kind == "sample"):
         return next((c for c in named if total_name(names[c])), None)
     order: list[int] = [*named, *range(len(names))]
     for c in order:
         rest, own = np.delete(numbers, c, axis=1), numbers[:, c]
-        sums = rest.sum(axis=1)
-        is_sum = bool(np.allclose(sums, own, rtol=1e-9, atol=1e-9) and own.any())
-        shares = [(np.abs(sums / unit - 1) <= rounding_slack(rest)).all() for unit in (1, 100)]
-        if (c in named and (is_sum or any(shares))) or (is_sum and len(own) >= 5):
+        is_sum = bool(np.allclose(rest.sum(axis=1), own, rtol=1e-9, atol=1e-9) and own.any())
+        if (c in named and (is_sum or shares_unit(rest))) or (is_sum and len(own) >= 5):
             return c
     return None

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from bagwise.bags import FloatArray
-from bagwise.errors import InputError
-from bagwise.labels.kinds import NumbersAre
+from bagwise.errors import InputError, Option
+from bagwise.labels.label_spec import LabelsAre, LabelSpec
 from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.labels.cells import (
     HIGH,
@@ -22,10 +22,11 @@ from bagwise.tables.labels.cells import (
     cells_of,
     first_text,
     mostly_numbers,
+    numbers_of_cells,
+    readable,
     without_thousands,
 )
 from bagwise.tables.labels.label_columns import TOTALS, named_columns, total_name, without_total
-from bagwise.tables.labels.label_numbers import numbers_of_cells, readable, said
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.read.values import category_texts
@@ -44,7 +45,7 @@ class LabelTable:
             for a second class that has no column: it has the rest of each bag. (B, C, 2) bounds
             where they are ranges.
         source: where the numbers come from, for messages.
-        numbers_are: what they are: as it was said, but "ranges" where cells are such, and with the
+        label_spec: what they are: as it was said, but "ranges" where cells are such, and with the
             decimals that rounded ones have.
         files: that were read; none of a frame.
     """
@@ -53,7 +54,7 @@ class LabelTable:
     classes: list[str]
     numbers: FloatArray
     source: str
-    numbers_are: NumbersAre = "auto"
+    label_spec: LabelSpec
     files: Sequence[Path] = ()
 
 
@@ -62,7 +63,7 @@ def read_labels(
     key: Sequence[str],
     classes: Iterable[str] | None = None,
     known: Sequence[str] | None = None,
-    numbers_are: NumbersAre = "auto",
+    labels_are: LabelsAre = "auto",
 ) -> LabelTable:
     """Read a label file.
 
@@ -77,9 +78,9 @@ def read_labels(
             has the column of one class alone, maybe with a total, a second one has the rest.
         known: the classes of a model, which the result has then, exactly these and in this order.
             Other columns of a wide file are left out; a long one may lack a class.
-        numbers_are: what the numbers are.
+        labels_are: what the numbers are.
     """
-    found = _sorted(_read(labels, key, classes, known, numbers_are))
+    found = _sorted(_read(labels, key, classes, known, LabelSpec.of(labels_are)))
     gaps = np.isnan(found.numbers).reshape(len(found.ids), -1)
     silent = np.flatnonzero(gaps.all(axis=1))
     if not len(silent):
@@ -108,7 +109,7 @@ def _read(
     key: Sequence[str],
     classes: Iterable[str] | None,
     known: Sequence[str] | None,
-    numbers_are: NumbersAre,
+    spec: LabelSpec,
 ) -> LabelTable:
     if not key:
         raise InputError("no bag column is given; name the column that says which bag a row is in.")
@@ -132,15 +133,17 @@ def _read(
         beside = named_columns(table, beside, name)
     if chosen is not None and len(chosen) == 1 and known is None:
         raise InputError(
-            f"--classes has one class, {chosen[0]!r}; two are expected at least. Name all of them, "
-            "or the one and OTHER: a class that has no column has the rest of each bag."
+            Option("classes"),
+            f" has one class, {chosen[0]!r}; two are expected at least. Name all of them, or say ",
+            Option("classes", [chosen[0], "OTHER"]),
+            ": a class that has no column has the rest of each bag.",
         )
     of_numbers = [column for column in chosen or beside if column in table.column_names]
-    table = without_thousands(table, of_numbers, ids, numbers_are, name)
-    if said(numbers_are, "ranges") and any(column.endswith((LOW, HIGH)) for column in beside):
+    table = without_thousands(table, of_numbers, ids, spec, name)
+    if spec.kind == "ranges" and any(column.endswith((LOW, HIGH)) for column in beside):
         return _of_bounds(ids, table, beside, chosen or known, source)
     if (pair := _with_the_rest(chosen or known, beside)) is not None:
-        return _two_classes(pair, ids, table, source, known, numbers_are)
+        return _two_classes(pair, ids, table, source, known, spec)
     if chosen is not None:
         source.require(chosen)
     others = chosen or beside
@@ -158,30 +161,32 @@ def _read(
         if others[1] in texts or (looks_long and not _has_number(values[others[1]])):
             others.reverse()
         if looks_long:
-            found = _long(ids, table, others, values[others[1]], source, numbers_are)
+            found = _long(ids, table, others, values[others[1]], source, spec)
             return found if known is None else _of_known(found, known, may_lack=True)
     _refuse_repeated(ids, name)
     if texts:
-        hint = "Mend it." if chosen else "Name the class columns with --classes, or mend it."
         row, text = first_text(table.column(texts[0]))
         raise InputError(
             f"the column {texts[0]!r} of {name} holds text, {text!r} in row {row + 1}; numbers are "
-            f"expected in class columns, * or nothing where a count is not published. {hint}"
+            "expected in class columns, * or nothing where a count is not published. Fix it",
+            *(() if chosen else (", or name the class columns with ", Option("classes"))),
+            ".",
         )
     if len(others) - (len(others) == 2 and total_name(others[1])) == 1 and chosen is None:
         with_total = f" (and {others[1]!r}, which may be a total)" if len(others) == 2 else ""
         raise InputError(
             f"{name} has numbers of {others[0]!r} alone{with_total}; two classes are expected. If "
-            f"they count the rows of a class, or are its share of a bag's rows, name it and that "
-            f"of all other rows: --classes {others[0]},OTHER. Of means nothing can be learnt."
+            "they are counts or shares of a class, name it and that of all other rows: ",
+            Option("classes", [others[0], "OTHER"]),
+            ". Nothing can be learned from means.",
         )
     cells = {column: there for column, there in values.items() if there is not None}
     if chosen is None:
         inexact = any(there.example or np.isnan(there.low).any() for there in cells.values())
         numbers = np.stack([there.low for there in cells.values()], axis=1)
-        others = without_total(others, None if inexact else numbers, numbers_are, "column", name)
+        others = without_total(others, None if inexact else numbers, spec, "column", name)
     others = sorted(others)
-    numbers, are = numbers_of_cells({column: cells[column] for column in others}, name, numbers_are)
+    numbers, are = numbers_of_cells({column: cells[column] for column in others}, name, spec)
     found = LabelTable(ids.to_pylist(), others, numbers, name, are, source.files)
     return found if known is None else _of_known(found, known, may_lack=False)
 
@@ -219,16 +224,16 @@ def _two_classes(
     table: pa.Table,
     source: RowSource,
     known: Sequence[str] | None,
-    numbers_are: NumbersAre,
+    spec: LabelSpec,
 ) -> LabelTable:
     """One class's numbers as they stand, and the rest for the other one."""
     one, _, total = pair
     name = source.name
     _refuse_repeated(ids, name)
-    own, are = numbers_of_cells({one: readable(table, one, name)}, name, numbers_are)
+    own, are = numbers_of_cells({one: readable(table, one, name)}, name, spec)
     rest = np.full_like(own, np.nan)
-    if total is not None and said(are, "auto", "counts", "proportions", "relative", "sample"):
-        totals, _ = numbers_of_cells({total: readable(table, total, name)}, name, "auto")
+    if total is not None and (are.is_plain or are.kind == "sample"):
+        totals, _ = numbers_of_cells({total: readable(table, total, name)}, name, LabelSpec())
         if ((own != np.rint(own)) & ~np.isnan(own) | (own > totals)).any():
             raise InputError(
                 f"{name} has {one!r} and {total!r}, but {one!r} is no count up to {total!r} in "
@@ -258,7 +263,9 @@ def _of_bounds(
         if len(found) < 2:
             raise InputError(
                 f"{name} has bounds of {', '.join(map(repr, found))} alone; two classes are "
-                "expected. If all other rows are of a second class, name both with --classes."
+                "expected. If all other rows are of a second class, name both with ",
+                Option("classes"),
+                ".",
             )
     names = sorted(found) if classes is None else list(classes)
     numbers = np.full((len(ids), len(names), 2), np.nan)
@@ -280,7 +287,7 @@ def _of_bounds(
                 f"{found[label][1]!r} for bag {ids[b].as_py()!r}; the lower bound must not be "
                 "above the upper one."
             )
-    return LabelTable(ids.to_pylist(), names, numbers, name, "ranges", source.files)
+    return LabelTable(ids.to_pylist(), names, numbers, name, LabelSpec("ranges"), source.files)
 
 
 def _long(
@@ -289,7 +296,7 @@ def _long(
     columns: list[str],
     cells: Cells | None,
     source: RowSource,
-    numbers_are: NumbersAre,
+    spec: LabelSpec,
 ) -> LabelTable:
     class_column, number_column = columns
     name = source.name
@@ -299,7 +306,7 @@ def _long(
         raise InputError(f"{name} has no {class_column} in row {row}.")
     if cells is None:
         cells = readable(table, number_column, name)
-    values, are = numbers_of_cells({number_column: cells}, name, numbers_are)
+    values, are = numbers_of_cells({number_column: cells}, name, spec)
     found, labels = list(dict.fromkeys(ids.to_pylist())), sorted(set(classes.to_pylist()))
     places = {key: b for b, key in enumerate(found)}
     columns_of_classes = {label: c for c, label in enumerate(labels)}

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bagwise.bags import IntArray
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.labels.targets import BagTargets
 from bagwise.tables.read.values import category_texts
 
@@ -48,7 +48,9 @@ class RowLabels:
         """(N,) the class of each row, -1 where it is not known."""
         labels = np.concatenate(self._parts)
         if (labels < 0).all():
-            raise InputError(f"the column {self.column!r} has no label; leave --row-labels out.")
+            raise InputError(
+                f"the column {self.column!r} has no label; leave ", Option("row_labels"), " out."
+            )
         return labels
 
 

@@ -11,16 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import IntArray
-from bagwise.errors import InputError
-from bagwise.labels.targets import BagTargets, NumbersAre, sorted_by_bag
+from bagwise.errors import InputError, Option
+from bagwise.labels.label_spec import LabelsAre, LabelSpec
+from bagwise.labels.targets import BagTargets, sorted_by_bag
 from bagwise.likelihood.linear_fit import occurring
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Columns, Inputs, Surprises
 from bagwise.tables.encode.learn_columns import ColumnLearner, Ordered, ordered_of
 from bagwise.tables.labels.bag_names import bag_ids, plain_name
 from bagwise.tables.labels.label_file import LabelTable, read_labels
-from bagwise.tables.labels.label_numbers import said
-from bagwise.tables.labels.label_options import in_option_words, in_words
 from bagwise.tables.labels.one_class import completed
 from bagwise.tables.labels.row_label_column import RowLabels, with_row_labels
 from bagwise.tables.read.paths import columns_of
@@ -36,8 +35,8 @@ class BagTable(NamedTuple):
         X: (N, width) encoded features, in the order of the file.
         bags: (N,) the name of each row's bag.
         proportions: name of a bag -> {class: count}; of counts that are not exact {class: number}
-            as the label file has it, for `fit(..., numbers_are=labels_are)`, and of ranges a pair
-            of these, lower and upper bounds, for `numbers_are="ranges"`.
+            as the label file has it, for `fit(..., labels_are=labels_are)`, and of ranges a pair
+            of these, lower and upper bounds, for `labels_are="ranges"`.
         columns: encodes further rows in the same way.
     """
 
@@ -57,15 +56,15 @@ class MatchedRows:
         columns: how the features are encoded.
         n_rows: of the table, those of no bag included.
         left_out: names of the bags that only one of the two files has.
-        counts_are: how counts that are not exact are known, in words; empty where all are exact.
-        alone: how many of the bags, the last ones, are labelled rows of no bag.
+        label_spec: what the numbers of the label file are.
+        alone: how many of the bags, the last ones, are labeled rows of no bag.
     """
 
     targets: BagTargets
     columns: Columns
     n_rows: int
     left_out: list[str]
-    counts_are: str = ""
+    label_spec: LabelSpec
     alone: int = 0
 
 
@@ -79,7 +78,7 @@ def read_bags(
     categorical: str | Iterable[str] | None = None,
     ordered: str | Iterable[str] | Ordered | None = None,
     classes: str | Iterable[str] | None = None,
-    labels_are: NumbersAre = "auto",
+    labels_are: LabelsAre = "auto",
     skip_unmatched: bool = False,
 ) -> BagTable:
     r"""Read a table of instances and the label counts or proportions of its bags.
@@ -96,7 +95,7 @@ def read_bags(
         ordered: columns of ordered categories: {"size": ["S", "M", "L"]}, or "size=S<M<L".
         classes: class columns of the label file; all but the bag's if not given.
         labels_are: "counts", "proportions", "relative" (counts of another total), or "auto"; or how
-            they are known where they are not exact, see `bagwise.labels.kinds.NumbersAre`:
+            they are known where they are not exact, see `bagwise.labels.label_spec.LabelsAre`:
             `Laplace(4)`, "ranges", "rounded", "sample".
         skip_unmatched: leave out bags that only one of the files has; otherwise they are an error.
 
@@ -111,7 +110,7 @@ def read_bags(
     """
     key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)
     source = open_rows(data, typed=True, as_text=[*key, *categories, *levels], keys=key)
-    known = read_labels(labels, key, columns_of(classes) or None, numbers_are=labels_are)
+    known = read_labels(labels, key, columns_of(classes) or None, labels_are=labels_are)
     found = match_rows(
         source,
         key,
@@ -131,12 +130,11 @@ def read_bags(
         rows = (dict(zip(classes_, row, strict=True)) for row in numbers.tolist())
         return dict(zip(ids, rows, strict=True))
 
-    plain = said(labels_are, "auto", "counts", "proportions", "relative")
-    if plain and targets.bags.is_sharp.all():
+    if LabelSpec.of(labels_are).is_plain and targets.bags.is_sharp.all():
         return BagTable(X, names, by_name(targets.bags.counts), columns)
     places_ = {name: b for b, name in enumerate(known.ids)}
     given = known.numbers[[places_[name] for name in ids]]
-    if said(known.numbers_are, "ranges"):
+    if known.label_spec.kind == "ranges":
         return BagTable(X, names, (by_name(given[..., 0]), by_name(given[..., 1])), columns)
     return BagTable(X, names, by_name(given), columns)
 
@@ -179,19 +177,16 @@ def match_rows(
     nameless = int(((codes < 0) & ~alone).sum())
     index, left_out = match_names(nameless, names, labels, source.name, skip_unmatched)
     bag_of_row = np.where(codes >= 0, index[codes], -1)
-    with in_option_words():
-        targets = sorted_by_bag(
-            bag_of_row,
-            np.array(labels.ids, dtype=object),
-            np.array(labels.classes, dtype=np.str_),
-            completed(labels, np.bincount(bag_of_row[bag_of_row >= 0], minlength=len(labels.ids))),
-            labels.numbers_are,
-        )
-        if known is not None:
-            targets = with_row_labels(targets, known, np.flatnonzero(alone))
-    exact = targets.bags.is_sharp.all()
-    counts_are = "" if exact else in_words(labels.numbers_are, labels.numbers)
-    return MatchedRows(targets, columns, len(codes), left_out, counts_are, int(alone.sum()))
+    targets = sorted_by_bag(
+        bag_of_row,
+        np.array(labels.ids, dtype=object),
+        np.array(labels.classes, dtype=np.str_),
+        completed(labels, np.bincount(bag_of_row[bag_of_row >= 0], minlength=len(labels.ids))),
+        labels.label_spec,
+    )
+    if known is not None:
+        targets = with_row_labels(targets, known, np.flatnonzero(alone))
+    return MatchedRows(targets, columns, len(codes), left_out, labels.label_spec, int(alone.sum()))
 
 
 def without_absent_classes(rows: MatchedRows, source: str) -> MatchedRows:
@@ -351,8 +346,10 @@ def match_names(
         problems.append(f"in {counted(nameless, 'row', 'rows')} of {data_name} no bag is named")
     if problems and not skip:
         raise InputError(
-            f"the bags of the two files do not match: {'; '.join(problems)}. "
-            "Mend the files, or leave these out with --skip-unmatched (skip_unmatched=True)."
+            f"the bags of the two files do not match: {'; '.join(problems)}. Fix the files, or "
+            "leave these out with ",
+            Option("skip_unmatched", True),
+            ".",
         )
     if nameless:
         warnings.warn(

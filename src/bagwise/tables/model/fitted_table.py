@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bagwise.errors import DamagedError, InputError
+from bagwise.errors import DamagedError, InputError, Option
 from bagwise.storage import model_folder as archive
 from bagwise.storage.array_files import Arrays
 from bagwise.storage.config import LINEAR
@@ -21,9 +21,7 @@ from bagwise.storage.files import write_atomically
 from bagwise.storage.manifest import is_as_written
 from bagwise.tables.encode.columns import FORMAT as COLUMNS_FORMAT
 from bagwise.tables.encode.columns import OLDEST, Columns, Inputs
-from bagwise.tables.model.fit_facts import FitFacts
-from bagwise.tables.model.fit_file import FORMAT as FIT_FORMAT
-from bagwise.tables.model.fit_file import from_json, to_json
+from bagwise.tables.model import fit_file
 from bagwise.tables.model.interval_file import read_intervals
 from bagwise.tables.model.linear_model import LinearModel, read_linear, read_linear_network
 from bagwise.tables.model.network_room import network_room
@@ -31,6 +29,7 @@ from bagwise.tables.model.network_room import network_room
 if TYPE_CHECKING:
     from bagwise.estimator.table_networks import NetworkModel
     from bagwise.likelihood import Covariance, EffectsOfFit
+    from bagwise.tables.model.fit_facts import FitFacts
     from bagwise.tables.model.known_bags import KnownBags
 
 
@@ -63,9 +62,9 @@ class FittedTable:
 
         It is looked at only here: a model predicts without it.
         """
-        if isinstance(self.fit, FitFacts):
+        if not isinstance(self.fit, dict):
             return self.fit
-        facts = from_json(self.fit)
+        facts = fit_file.from_json(self.fit)
         if not self.fit_is_intact:
             raise InputError(
                 f"{archive.FIT} is not as it was when the model was saved; restore it from a copy, "
@@ -131,21 +130,26 @@ class FittedTable:
         if self.known_bags is None:
             if given:
                 raise InputError(
-                    "this model has no bag effects, so that the bag of a row says nothing; give "
-                    "the bags' counts or shares with --labels, or fit with --bag-effects."
+                    "this model has no bag effects, so the bag of a row says nothing. Give the "
+                    "bags' counts or shares with ",
+                    Option("labels"),
+                    ", or fit with ",
+                    Option("bag_effects", True),
+                    ".",
                 )
             return []
         own = list(self.known_bags.columns)
         if given and len(given) != len(own):
             raise InputError(
-                f"the bags of this model are named by {', '.join(own)}; --bag is "
-                f"{', '.join(given)}. Give as many columns."
+                f"the bags of this model are named by {', '.join(own)}; ",
+                Option("bag"),
+                f" is {', '.join(given)}. Give as many columns.",
             )
         return list(given) or (own if set(own) <= set(there) else [])
 
     def save(self, path: Path) -> None:
         """Write the model folder, in one step; where a symbolic link leads, if `path` is one."""
-        fit = to_json(self.fit) if isinstance(self.fit, FitFacts) else self.fit
+        fit = self.fit if isinstance(self.fit, dict) else fit_file.to_json(self.fit)
         files = self.model.files()
         files[archive.COLUMNS] = archive.as_json(self.columns.to_json())
         files[archive.FIT] = archive.as_json(fit)
@@ -162,9 +166,9 @@ class FittedTable:
         """Read a model folder; what is missing, damaged or too new is a ValueError."""
         archive.recover(path)
         if not path.is_dir():
-            raise InputError(f"there is no folder {path}; give the --out folder of bagwise fit.")
+            raise InputError(f"there is no folder {path}; give the folder of a fitted model.")
         of_columns = _read(path / archive.COLUMNS, COLUMNS_FORMAT, OLDEST)
-        fit = _read(path / archive.FIT, FIT_FORMAT)
+        fit = _read(path / archive.FIT, fit_file.FORMAT, fit_file.OLDEST)
         archive.require_files(path)
         kind, config = archive.read_config(path)
         try:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from scipy.special import log_softmax
 
 from bagwise.bags import FloatArray, IntArray
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.likelihood import (
     BagEffects,
     ChosenRidge,
@@ -27,7 +27,7 @@ from bagwise.limits import LIMITS, Limits
 from bagwise.progress import WorkProgress
 from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace
-from bagwise.tables.model.bag_differences import BagsDiffer
+from bagwise.tables.model.fit_facts import BagsDiffer
 from bagwise.tables.model.known_bags import KnownBags
 from bagwise.tables.model.linear_model import LinearModel
 from bagwise.tables.search.candidate import Trial
@@ -60,7 +60,6 @@ def effect_trials(data: EncodedBags, splits: Sequence[Split], work: Workspace) -
     ridge = float(own["ridge"])
     trial = Trial(
         model="linear",
-        setting=f"bag effects, ridge {ridge:.3g}",
         bag_loss=-float(own["score"]),
         of_bags=own["of_bags"],
         log_probs=own["log_probs"],
@@ -77,28 +76,39 @@ def check_bag_effects(
     """Say why there can be no bag effects, and what to do."""
     if model == "mlp":
         raise InputError(
-            "bag effects are those of a linear model; leave --model mlp or --bag-effects out."
+            "bag effects are those of a linear model; leave ",
+            Option("model", "mlp"),
+            " or ",
+            Option("bag_effects", True),
+            " out.",
         )
     if not data.bags.is_sharp.all():
         raise InputError(
             "bag effects need exact counts: noise, ranges or rounding cannot be told from bags "
-            "that differ. Leave --bag-effects out."
+            "that differ. Leave ",
+            Option("bag_effects", True),
+            " out.",
         )
     if not data.fits(limits):
         raise InputError(
             f"the table has {len(data):,} rows of {data.width:,} features, too many for bag "
-            f"effects, which take up to {limits.linear_cells:,} cells; use fewer columns "
-            "(--features, --exclude) or a part of the bags, or leave --bag-effects out."
+            f"effects, which take up to {limits.linear_cells:,} cells; use fewer columns or bags, "
+            "or leave ",
+            Option("bag_effects", True),
+            " out.",
         )
     if not by_likelihood:
         raise InputError(
-            "bag effects are fitted by maximum likelihood; leave --method, --engine, --set, --lr "
-            "and --epochs out, or --bag-effects."
+            "bag effects are fitted by maximum likelihood; leave out either ",
+            Option("bag_effects", True),
+            " or the options of training step by step (method, engine, lr, epochs).",
         )
     if len(data.bags) < 3:
         raise InputError(
             f"there are only {len(data.bags)} bags; at least three are needed to say how far bags "
-            "differ. Leave --bag-effects out."
+            "differ. Leave ",
+            Option("bag_effects", True),
+            " out.",
         )
 
 
@@ -112,20 +122,13 @@ def _facts(trials: Sequence[Trial]) -> LikelihoodFit:
         ridge=chosen.ridge,
         objective=float(chosen.fitted["objective"]),
         history=[{"ridge": r, "val_bag_loss": tried[r]} for r in sorted(tried, reverse=True)],
-        bag_effects=tau_of(chosen) or 0.0,
+        bag_effects=chosen.fitted_tau or 0.0,
     )
-
-
-def tau_of(chosen: Trial) -> float | None:
-    """The standard deviation of bag effects, where the model has such."""
-    if chosen.tau is None or chosen.fitted is None:
-        return None
-    return float(chosen.fitted["tau"])
 
 
 def known_bags(chosen: Trial, key: list[str], ids: npt.NDArray[Any]) -> KnownBags | None:
     """The bags with their effects, where the model has such; the first ones are `ids`."""
-    tau = tau_of(chosen)
+    tau = chosen.fitted_tau
     if tau is None or chosen.fitted is None:
         return None
     n = len(ids)
@@ -154,7 +157,6 @@ def trials_of(found: Arrays) -> list[Trial]:
     trials = [
         Trial(
             model="linear",
-            setting=f"ridge {ridge:.3g}",
             bag_loss=-score,
             of_bags=found["of_bags"][place],
             log_probs=found["log_probs"] if place == chosen else None,

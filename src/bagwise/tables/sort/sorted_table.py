@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 import bagwise
 from bagwise.bags import Bags, IntArray
-from bagwise.errors import InputError
-from bagwise.labels.targets import BagTargets, to_bags
+from bagwise.errors import BagwiseWarning, InputError, Option
+from bagwise.labels.counts_or_shares import to_bags
+from bagwise.labels.targets import BagTargets
 from bagwise.limits import LIMITS, Limits
 from bagwise.memory_size import LEAST, shown_size
 from bagwise.progress import RowProgress
@@ -23,7 +24,6 @@ from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.encode.columns import Columns, Inputs
 from bagwise.tables.encode.learn_columns import ColumnLearner, Ordered
 from bagwise.tables.labels.label_file import LabelTable
-from bagwise.tables.labels.label_options import in_option_words, in_words
 from bagwise.tables.labels.one_class import completed
 from bagwise.tables.match.bag_table import (
     MatchedRows,
@@ -64,16 +64,25 @@ def refuse_what_needs_memory(method: str, row_labels: str | None, on_ray: bool) 
     """Say what cannot be done within a budget."""
     if on_ray:
         raise InputError(
-            "the processes of Ray would each have all rows in memory; leave --ray or --memory out."
+            "the processes of Ray would each have all rows in memory; leave ",
+            Option("ray"),
+            " or ",
+            Option("memory"),
+            " out.",
         )
     if method not in KEPT:
         raise InputError(
-            f"the method {method} looks at all rows at once; with --memory choose one of "
-            f"{', '.join(KEPT)}."
+            f"the method {method} looks at all rows at once; with ",
+            Option("memory"),
+            f" choose one of {', '.join(KEPT)}.",
         )
     if row_labels is not None:
         raise InputError(
-            "labels of rows are all kept in memory; leave --row-labels or --memory out."
+            "labels of rows are all kept in memory; leave ",
+            Option("row_labels"),
+            " or ",
+            Option("memory"),
+            " out.",
         )
 
 
@@ -191,7 +200,7 @@ def _read(
                 file.write(codes.data)
                 rows += len(codes)
             columns = learner.finish()
-        notes = [str(w.message) for w in noted if issubclass(w.category, UserWarning)]
+        notes = [_parts(w.message) for w in noted if issubclass(w.category, UserWarning)]
         return {
             "rows": rows,
             "names": list(numbers),
@@ -204,9 +213,16 @@ def _read(
         store.forget(READING)
     found = store.once(READING, identity, read)
     for note in found["notes"]:
-        warnings.warn(note, UserWarning, stacklevel=4)
+        parts = (part if isinstance(part, str) else Option(**part) for part in note)
+        warnings.warn(BagwiseWarning(*parts), stacklevel=4)
     codes = np.memmap(path, np.int32, "r", shape=(found["rows"],))
     return Reading(np.asarray(codes), found["names"], Columns.from_json(found["columns"]), identity)
+
+
+def _parts(message: Warning | str) -> list[Any]:
+    """The parts of a warning, as JSON can hold them."""
+    parts = message.args if isinstance(message, BagwiseWarning) else [str(message)]
+    return [asdict(part) if isinstance(part, Option) else str(part) for part in parts]
 
 
 def _match(
@@ -225,16 +241,14 @@ def _match(
     np.add.at(sizes, index[there], rows_of[there])
     used = np.flatnonzero(sizes)
     ids, classes = np.array(labels.ids, dtype=object)[used], np.array(labels.classes, dtype=np.str_)
-    with in_option_words():
-        numbers = completed(labels, sizes)[used]
-        bags, rounding = to_bags(ids, sizes[used], numbers, labels.numbers_are, classes)
+    numbers = completed(labels, sizes)[used]
+    bags, rounding = to_bags(ids, sizes[used], numbers, labels.label_spec, classes)
     # Nothing asks for the order of the rows: they come to lie in it.
     targets = BagTargets(np.empty(0, dtype=np.int64), bags, ids, classes, rounding)
-    counts_are = "" if bags.is_sharp.all() else in_words(labels.numbers_are, labels.numbers)
     place = np.full(len(labels.ids), -1)
     place[used] = np.arange(len(used))
     bag_of_code = np.append(np.where(index >= 0, place[index], -1), -1)
-    rows = MatchedRows(targets, reading.columns, len(reading.codes), left_out, counts_are)
+    rows = MatchedRows(targets, reading.columns, len(reading.codes), left_out, labels.label_spec)
     return rows, bag_of_code
 
 

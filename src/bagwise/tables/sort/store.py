@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bagwise.errors import DamagedError, InputError
+from bagwise.errors import DamagedError, InputError, Option
 from bagwise.memory_size import shown_size
 from bagwise.storage.files import remove, remove_leftovers, write_atomically
 from bagwise.storage.json_file import read_json
@@ -53,8 +53,9 @@ class Store:
                 write_atomically(mark, json.dumps({"format": FORMAT}).encode())
             except OSError as error:
                 raise InputError(
-                    f"{folder} cannot be written: {error.strerror}; give another folder with "
-                    "--store."
+                    f"{folder} cannot be written: {error.strerror}; give another folder with ",
+                    Option("store"),
+                    ".",
                 ) from error
 
     @classmethod
@@ -67,7 +68,8 @@ class Store:
         place = place_of(out, given)
         if out is not None and Path(os.path.realpath(out)) in (place, *place.parents):
             raise InputError(
-                f"--store is {given}, which is within the model's folder {out}; give another one."
+                Option("store"),
+                f" is {given}, which is within the model's folder {out}; give another one.",
             )
         return cls(place, keep=given is not None)
 
@@ -128,8 +130,10 @@ class Store:
         if size > free:
             raise InputError(
                 f"the rows, sorted by bag, take {shown_size(size)} on the disk, and "
-                f"{shown_size(free)} are free at {self.folder}; make room, or give another place "
-                "with --store."
+                f"{shown_size(free)} are free at {self.folder}; make room, or give another folder "
+                "with ",
+                Option("store"),
+                ".",
             )
 
 

@@ -18,7 +18,7 @@ def matched_rows(
     return match_rows(
         source,
         key,
-        read_labels(counts.labels, key, known=model.classes, numbers_are=counts.labels_are),
+        read_labels(counts.labels, key, known=model.classes, labels_are=counts.labels_are),
         columns=model.columns,
         skip_unmatched=counts.skip_unmatched,
         progress=progress,

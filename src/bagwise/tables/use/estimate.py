@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.likelihood import group_shares_with_effects
 from bagwise.tables.encode.columns import Columns, Surprises
 from bagwise.tables.labels.bag_names import bag_ids
@@ -35,7 +35,7 @@ class GroupShare:
         label: the class.
         rows: how many the group has.
         share: of the class.
-        interval: of 95 %, by the delta method; None of a model that is not known so well.
+        interval: of 95%, by the delta method; None of a model that is not known so well.
         bounds: least and largest share that the bags' counts allow, whatever the model says; None
             where the counts were not given.
         of_known_bags: how many of the rows are of bags that the model knows; None of a model
@@ -61,7 +61,7 @@ def estimate_shares(
     progress: bool = False,
     surprises: Surprises | None = None,
 ) -> list[GroupShare]:
-    """The share of each class among the rows of each group, with a 95 % interval.
+    """The share of each class among the rows of each group, with a 95% interval.
 
     The interval allows for the coefficients, by the delta method with bags as what is sampled, and
     for the labels of the very rows: a group of three rows has no share of .4. With bag effects it
@@ -85,7 +85,7 @@ def estimate_shares(
             "written by an earlier version. Fit it again."
         )
     if not by:
-        raise InputError("--by is empty; name the columns whose values make the groups.")
+        raise InputError(Option("by"), " is empty; name the columns whose values make the groups.")
     source = open_rows(data, as_text=list(by))
     source.require([*by, *model.columns.names])
     codes, names = _groups(source, by, model.columns)
@@ -148,7 +148,9 @@ def _bag_columns(model: FittedTable, source: RowSource, given: Sequence[str]) ->
         raise InputError(
             "this model has bag effects, which the rows of a bag share: the table must say which "
             f"bag a row is in. It has no column {', '.join(model.known_bags.columns)}; name the "
-            "columns that say it with --bag."
+            "columns that say it with ",
+            Option("bag"),
+            ".",
         )
     return names
 

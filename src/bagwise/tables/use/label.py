@@ -52,7 +52,7 @@ def label_table(
     """
     source = open_rows(data, limits=limits)
     key = list(counts.key)
-    known = read_labels(counts.labels, key, known=model.classes, numbers_are=counts.labels_are)
+    known = read_labels(counts.labels, key, known=model.classes, labels_are=counts.labels_are)
     to.check([*source.files, *known.files], model.classes)
     source.require([*key, *model.columns.names])
     kept = kept_columns(source, model, to.keep, MOST_PROBABLE)
@@ -109,6 +109,6 @@ def label_table(
         surprises,
         n_rows - len(order),
         rows_found.left_out,
-        counts_are=rows_found.counts_are,
+        labels=None if bags.is_sharp.all() else rows_found.label_spec.to_json(),
         places=np.sort(order),
     )

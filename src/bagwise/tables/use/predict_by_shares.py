@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option, naming
+from bagwise.labels.counts_or_shares import refuse_inexact, shares_of
+from bagwise.labels.label_spec import LabelSpec
 from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.counts import Counts
-from bagwise.tables.labels.known_shares import refuse_inexact, shares_of
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import match_some
 from bagwise.tables.model.fitted_table import FittedTable
@@ -34,13 +35,19 @@ def predict_by_shares(
     """Write predictions for rows of bags whose counts or shares are known, see `predict_table`."""
     key = list(counts.key)
     if not key:
-        raise InputError("--labels says what is known of bags; say with --bag which they are.")
-    refuse_inexact(counts.labels_are)
-    known = read_labels(counts.labels, key, known=model.classes, numbers_are=counts.labels_are)
+        raise InputError(
+            Option("labels"),
+            " is given without a bag; name the bag's columns with ",
+            Option("bag"),
+            ".",
+        )
+    refuse_inexact(LabelSpec.of(counts.labels_are))
+    known = read_labels(counts.labels, key, known=model.classes, labels_are=counts.labels_are)
     to.check([*source.files, *known.files], model.classes)
     source.require([*key, *model.columns.names])
     kept = kept_columns(source, model, to.keep)
-    given = shares_of(known, known.numbers_are)
+    with naming(bag=known.ids):
+        given = shares_of(known.numbers, known.label_spec)
     place, left_out = match_some(source, key, known, counts.skip_unmatched, progress)
     surprises = Surprises()
     z = np.empty((len(place), len(model.classes)), dtype=np.float32)

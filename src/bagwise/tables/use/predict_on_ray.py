@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from bagwise.errors import BagwiseError, InputError
+from bagwise.errors import BagwiseError, InputError, Option
 from bagwise.progress import RowProgress
 from bagwise.ray_cluster import cluster, do_all
 from bagwise.storage.files import unfinished
@@ -86,8 +86,8 @@ def _check_folder(
 ) -> None:
     if out.suffix:
         raise InputError(
-            f"{out} has the name of a file; with Ray --out is a folder, which gets a Parquet file "
-            "for each file of the input."
+            f"{out} has the name of a file; with Ray the output is a folder, which gets a Parquet "
+            "file for each file of the input."
         )
     if not out.exists():
         return
@@ -103,7 +103,9 @@ def _check_folder(
         if not (force or is_prediction(entry, classes)):
             raise InputError(
                 f"{out} holds {entry.name}, which is no prediction of such a model; choose another "
-                "folder, or replace it with --force."
+                "folder, or replace it with ",
+                Option("force", True),
+                ".",
             )
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.storage.files import refuse_foreign, unfinished
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.fitted_table import FittedTable
@@ -80,7 +80,8 @@ class Written(NamedTuple):
         bags_left_out: names of the bags that only one of the two files has.
         of_known_bags: rows of bags whose effect the model knows; None for a model without effects.
         tau: with known shares, how far bags differ by more than their rows explain.
-        counts_are: how the bags' counts are known where they are not exact; empty where they are.
+        labels: what the numbers of the label file are (`LabelSpec.to_json`) where counts are not
+            exact; None where they are.
         places: of the rows, in the input; None for all of them.
     """
 
@@ -90,7 +91,7 @@ class Written(NamedTuple):
     bags_left_out: Sequence[str] = ()
     of_known_bags: int | None = None
     tau: float | None = None
-    counts_are: str = ""
+    labels: dict[str, Any] | None = None
     places: npt.NDArray[np.int64] | None = None
 
 
@@ -105,8 +106,10 @@ def kept_columns(
         kept = list(keep)
     if clash := [name for name in kept if name in (*more, *added_columns(model.classes))]:
         raise InputError(
-            f"the input has a column {clash[0]!r}, and so will the output; "
-            "rename it, or choose the columns to copy with --keep."
+            f"the input has a column {clash[0]!r}, and so will the output; rename it, or choose "
+            "the columns to copy with ",
+            Option("keep"),
+            ".",
         )
     return kept
 
@@ -173,7 +176,9 @@ def _file_writer(out: Path | IO[bytes], schema: pa.Schema, copied: list[pa.Field
             if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
                 raise InputError(
                     f"the column {field.name!r} is of type {field.type}, which {kind} cannot hold; "
-                    "write .parquet, or choose the columns to copy with --keep."
+                    "write .parquet, or choose the columns to copy with ",
+                    Option("keep"),
+                    ".",
                 )
     options = pcsv.WriteOptions(delimiter="\t" if kind == ".tsv" else ",")
     if not isinstance(out, Path):
