@@ -28,9 +28,8 @@ from rich.progress import track
 from rich.table import Table
 from scipy.special import expit
 
-from bagwise.tables.fitting import fit_table
-from bagwise.tables.model.fitted_table import FittedTable
-from bagwise.tables.use.predict import predict_table
+import bagwise
+from bagwise import TableModel
 
 Floats = npt.NDArray[np.float64]
 SETTINGS = [  # schools, variation of their log-odds, slope of the features
@@ -86,8 +85,8 @@ def losses(folder: Path, seed: int, n: int, effect: float, slope: float) -> Floa
     passed, sizes = np.bincount(school, y), np.bincount(school)
     counts = [[f"S{s}", int(sizes[s] - passed[s]), int(passed[s])] for s in range(n)]
     labels = write(folder / "bags.csv", ["school", "fail", "pass"], counts)
-    plain = fit_table(data, "school", labels, model="linear")
-    effects = fit_table(data, "school", labels, bag_effects=True)
+    plain = bagwise.fit(data, "school", labels, model="linear", progress=False)
+    effects = bagwise.fit(data, "school", labels, bag_effects=True, progress=False)
     found = []
     for first in (0, n):
         school, X, p = schools.pupils(np.full(n, NEW), first)
@@ -97,15 +96,12 @@ def losses(folder: Path, seed: int, n: int, effect: float, slope: float) -> Floa
         def loss(q: Floats, y: npt.NDArray[np.bool_] = y) -> float:
             return float(-np.log(np.where(y, q, 1 - q)).mean())
 
-        def predicted(model: FittedTable, new: Path = new, **options: object) -> Floats:
-            out = folder / "p.csv"
-            predict_table(model, new, out, force=True, **options)  # type: ignore[arg-type]
-            with out.open() as file:
-                return np.array([float(row["p_pass"]) for row in csv.DictReader(file)])
+        def predicted(model: TableModel, new: Path = new, **options: object) -> Floats:
+            return np.asarray(model.predict_proba(new, **options)["pass"])
 
         found += [loss(predicted(plain)), loss(predicted(effects))]
         if not first:
-            found.append(loss(predicted(plain, key=["school"], labels=labels)))
+            found.append(loss(predicted(plain, bag="school", labels=labels)))
             share = (passed[school] + 0.5) / (sizes[school] + 1)
             found.append(loss(share))
         found.append(loss(p))

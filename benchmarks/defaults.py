@@ -11,8 +11,6 @@ number of seeds, 5 if not given, and data sets, all if not given.
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -25,9 +23,8 @@ from rich.table import Table
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine, make_blobs
 from sklearn.metrics import log_loss
 
+import bagwise
 from bagwise import LLPClassifier
-from bagwise.tables import FittedTable, predict_table
-from bagwise.tables.fitting import fit_table
 
 Array = npt.NDArray[Any]
 
@@ -55,27 +52,18 @@ def probabilities(name: str, seed: int) -> tuple[list[Array], Array, float]:
         LLPClassifier(model=model, random_state=0).fit(X[rest], bags, counts).predict_proba(X[test])
         for model in ("mlp", "linear")
     ]
-    with TemporaryDirectory() as folder:
-        place = Path(folder)
-        rows = pd.DataFrame(X).add_prefix("x")
-        rows.iloc[rest].assign(bag=bags).to_csv(place / "rows.csv", index=False)
-        rows.iloc[test].to_csv(place / "test.csv", index=False)
-        labels = [f"class {c:02}" for c in range(C)]
-        pd.DataFrame(counts, columns=labels).rename_axis("bag").to_csv(place / "bags.csv")
-        for model in ("linear", "auto"):
-            table: FittedTable = fit_table(
-                place / "rows.csv", "bag", place / "bags.csv", model=model
-            )
-            predict_table(table, place / "test.csv", place / f"{model}.csv")
-            said = pd.read_csv(place / f"{model}.csv")
-            p = said.iloc[:, -C:].to_numpy(dtype=float)
-            if model == "linear":
-                batch = pa.RecordBatch.from_pandas(rows.iloc[rest], preserve_index=False)
-                inputs = table.columns.encode(batch)
-                own = LLPClassifier(model="linear", standardize=False).fit(inputs, bags, counts)
-                theirs = np.exp(table.log_probs(inputs))
-                encoded = float(np.abs(own.predict_proba(inputs) - theirs).max())
-            found.append(p / p.sum(axis=1, keepdims=True))  # the file has rounded ones
+    rows = pd.DataFrame(X).add_prefix("x")
+    labels = pd.DataFrame(counts).add_prefix("class ").rename_axis("bag").reset_index()
+    counted = rows.iloc[rest].assign(bag=bags)
+    for model in ("linear", "auto"):
+        table = bagwise.fit(counted, "bag", labels, model=model, progress=False)
+        found.append(table.predict_proba(rows.iloc[test]).to_numpy())
+        if model == "linear":
+            batch = pa.RecordBatch.from_pandas(rows.iloc[rest], preserve_index=False)
+            inputs = table.fitted.columns.encode(batch)
+            own = LLPClassifier(model="linear", standardize=False).fit(inputs, bags, counts)
+            theirs = np.exp(table.fitted.log_probs(inputs))
+            encoded = float(np.abs(own.predict_proba(inputs) - theirs).max())
     return found, y[test], encoded
 
 

@@ -28,12 +28,13 @@ COLUMNS = 20
 FIT = """
 import json, sys, time
 from pathlib import Path
-from bagwise.tables.fitting import fit_table
+import bagwise
 from bagwise.tables.use.evaluate import evaluate_table
 small, data, bag, labels, test = sys.argv[1:]
-fit_table(small + "/rows.csv", "ward", small + "/bags.csv", out=Path(small) / "first")
+first = (small + "/rows.csv", "ward", small + "/bags.csv")
+bagwise.fit(*first, out=Path(small) / "first", progress=False)
 started = time.process_time()
-model = fit_table(data, bag, labels, out=Path(small) / "second")
+model = bagwise.fit(data, bag, labels, out=Path(small) / "second", progress=False).fitted
 seconds = time.process_time() - started
 scores = evaluate_table(model, test, "truth")
 print("FOUND", json.dumps([seconds, scores.accuracy, scores.log_loss]))

@@ -36,7 +36,7 @@ BAG, CLASSES, BATCH, TEST = 1000, 2, 50_000, 50_000
 CHILD = """
 import json, resource, sys, time
 from pathlib import Path
-from bagwise.tables.fitting import fit_table
+import bagwise
 from bagwise.tables.use.evaluate import evaluate_table
 
 def has(name):
@@ -49,7 +49,7 @@ how = dict(bag="bag", labels=folder / "tiny.csv", exclude=["y"])
 rates = {"linear": 0.01, "mlp": 0.001}
 lr = None if task["epochs"] is None else rates[task["model"]]
 how |= dict(model=task["model"], epochs=task["epochs"], lr=lr)
-fit_table(folder / "tiny.parquet", **how)
+bagwise.fit(folder / "tiny.parquet", progress=False, **how)
 print("BASE", has("RssAnon"), flush=True)
 if task["limit"]:
     limit = has("VmData") + task["limit"]
@@ -57,7 +57,9 @@ if task["limit"]:
 began = time.process_time()
 how["labels"] = folder / "labels.csv"
 out = folder / "model"
-fitted = fit_table(folder / "table.parquet", **how, out=out, memory=task["memory"])
+fitted = bagwise.fit(
+    folder / "table.parquet", progress=False, out=out, memory=task["memory"], **how
+).fitted
 cpu = time.process_time() - began
 scores = evaluate_table(fitted, folder / "test.parquet", "y")
 facts = fitted.facts

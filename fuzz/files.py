@@ -30,6 +30,7 @@ from damage import damaged
 from torch import nn
 from typer.testing import CliRunner
 
+import bagwise
 from bagwise import BagData, Bags, TrainingOptions, train
 from bagwise.cli import app
 from bagwise.paper.datasets import load_dataset
@@ -37,7 +38,6 @@ from bagwise.paper.run import execute
 from bagwise.paper.settings import RunSettings
 from bagwise.paper.sweep_file import read_sweep
 from bagwise.progress import WorkProgress
-from bagwise.tables.fitting import fit_table
 from bagwise.training import DivergedError
 from bagwise.training.run_state import CHECKPOINT
 
@@ -112,7 +112,7 @@ def model(folder: Path) -> dict[str, Kind]:
     lines = [f"{w},{a},{b}" for w, (a, b) in enumerate(counts)]
     labels.write_text("ward,no,yes\n" + "\n".join(lines) + "\n")
     place = folder / "model"
-    fit_table(data, "ward", labels, model="mlp", lr=0.01, epochs=2).save(place)
+    bagwise.fit(data, "ward", labels, model="mlp", lr=0.01, epochs=2, progress=False).save(place)
 
     def predict(_: Random) -> None:
         command("predict", place, data, "--out", folder / "out.csv")

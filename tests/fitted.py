@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 from scipy.special import expit
 from typer.testing import CliRunner
 
+import bagwise
 from bagwise.bags import FloatArray
 from bagwise.cli import app
 from bagwise.storage.manifest import write_manifest
-from bagwise.tables.fitting import fit_table
+from bagwise.tables.model.fitted_table import FittedTable
 
 QUICK = ("--model", "linear", "--lr", "0.03", "--epochs", "15")
 B, NEW = 80, 10  # schools, and new pupils of each
@@ -25,6 +26,11 @@ B, NEW = 80, 10  # schools, and new pupils of each
 def sign(folder: Path) -> None:
     """Let the manifest of a model's folder agree with files that a test has changed."""
     write_manifest(folder, apart=["held_out_bags.csv"])
+
+
+def fit_table(*where: Any, **options: Any) -> FittedTable:
+    """What `bagwise.fit` fits."""
+    return bagwise.fit(*where, progress=False, **options).fitted
 
 
 def _fit(folder: Path, *arguments: Any) -> None:

@@ -21,11 +21,10 @@ from bagwise.labels.label_spec import LabelSpec
 from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.limits import Limits
 from bagwise.storage.array_files import load_arrays, save_arrays
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.effects import effects
 from bagwise.tables.use.estimate import GroupShare, estimate_shares
-from fitted import NEW, B, make_schools, sign
+from fitted import NEW, B, fit_table, make_schools, sign
 
 
 def command(*arguments: Any) -> tuple[int, str]:

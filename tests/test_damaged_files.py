@@ -24,11 +24,11 @@ from bagwise.paper.run import RESULT, execute, read_result
 from bagwise.paper.settings import RunSettings
 from bagwise.paper.sweep_file import read_sweep
 from bagwise.storage.array_files import load_arrays, save_arrays
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.training import TrainingResult
 from bagwise.training.run_state import CHECKPOINT
 from bagwise.training.tensor_files import load_tensors, save_tensors
+from fitted import fit_table
 
 RUN = RunSettings("digits", "linear", "cc", 8, 1e-2, 2, 0)
 HUGE = 10**400

@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from bagwise import LLPClassifier
 from bagwise.bags import Bags
 from bagwise.methods.direct import CC
-from bagwise.tables.fitting import fit_table
+from fitted import fit_table
 
 Array = npt.NDArray[Any]
 

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 
 from bagwise import Bags
 from bagwise.cli import app
-from bagwise.tables.fitting import fit_table
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.model.fitted_table import FittedTable
-from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.effects import effects
 from bagwise.tables.use.estimate import duncan_davis, estimate_shares
+from fitted import fit_table
 
 
 def command(*arguments: Any) -> tuple[int, str]:

@@ -35,7 +35,7 @@ import torch, torch._dynamo  # once for all children; Adam imports it
 import bagwise.cli
 from bagwise import Bags, LLPClassifier, cc_loss
 from bagwise.limits import Limits
-from bagwise.tables import fitting
+import bagwise.table_model
 
 cc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))  # loads its kernels
 
@@ -58,7 +58,7 @@ def child(arguments, large, moment, report):
     LLPClassifier.fit_bags = counted
     if large:
         limits = Limits(cross_validated=0, few_bags=0)
-        fitting.fit_table = functools.partial(fitting.fit_table, limits=limits)
+        bagwise.table_model.fit = functools.partial(bagwise.table_model.fit, limits=limits)
     sys.addaudithook(watch)
     try:
         bagwise.cli.app(arguments)

@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 from bagwise.cli import app
 from bagwise.limits import Limits
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import FileSource
 from bagwise.tables.use import importance
-from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.importance import importances
 
 

@@ -22,13 +22,12 @@ from bagwise.cli import app
 from bagwise.labels.label_spec import LabelSpec
 from bagwise.tables.assess.baseline import baseline_log_likelihoods, overall_shares
 from bagwise.tables.assess.held_out import assess, held_out_table, surprising_bags
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.labels.cells import cells_of
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.search import linear_candidates as linear
 from bagwise.tables.use.estimate import duncan_davis
-from fitted import sign
+from fitted import fit_table, sign
 
 B, K = 30, 12
 WARDS = [f"w{b}" for b in range(B)]

@@ -22,11 +22,11 @@ from bagwise.paper.run import RESULT, execute
 from bagwise.paper.settings import RunSettings
 from bagwise.storage.locks import TakenError, hold, only_one
 from bagwise.tables import fitting
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.sort import store
 from bagwise.tables.sort.store import Store
 from bagwise.training.run_state import CHECKPOINT
+from fitted import fit_table
 
 RUN = RunSettings("digits", "linear", "cc", 8, 1e-2, 1, 0)
 COUNTS = ("--bag", "bag", "--labels", "bags.csv")

@@ -32,13 +32,13 @@ from bagwise.storage import stored_rows as stored
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.encode.columns import Columns
 from bagwise.tables.encode.number_columns import _Numbering
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.streaming import StreamedSource
 from bagwise.tables.sort import sorted_table as large
 from bagwise.tables.sort import sorting
 from bagwise.tables.sort.sorting import sorted_rows
 from bagwise.tables.sort.store import Store
+from fitted import fit_table
 
 BUDGET = "100MB"
 

@@ -21,9 +21,9 @@ from bagwise.estimator.maximum_likelihood import fits_by_likelihood
 from bagwise.limits import Limits
 from bagwise.methods import CC
 from bagwise.posterior import log_likelihoods
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.model.linear_model import LinearModel
 from bagwise.training.evaluation import predict_logits
+from fitted import fit_table
 
 Array = npt.NDArray[Any]
 

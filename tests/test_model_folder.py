@@ -12,11 +12,12 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
+import bagwise
 from bagwise import InputError, LLPClassifier
 from bagwise.storage.manifest import MANIFEST
-from bagwise.tables import FittedTable, predict_table
-from bagwise.tables.fitting import fit_table
+from bagwise.tables import FittedTable
 from bagwise.tables.model.linear_model import LinearModel, read_linear_network
+from fitted import fit_table
 
 OLD = Path(__file__).parent / "old_models"  # of formats 1 (without a manifest) and 2
 X = np.arange(36.0).reshape(12, 3) % 7
@@ -92,11 +93,9 @@ def test_a_function_that_was_not_saved_is_missed_when_the_model_is_fitted_again(
 
 def test_a_table_model_is_not_taken_for_one_of_raw_columns(model: Path, tables: Path) -> None:
     for folder in (model, OLD / "table"):
-        with pytest.raises(
-            InputError, match=r"model of a table.*bagwise predict.*FittedTable\.load"
-        ):
+        with pytest.raises(InputError, match=r"model of a table.*bagwise predict.*bagwise\.load"):
             LLPClassifier.load(folder)
-    written = predict_table(FittedTable.load(model), tables / "rows.csv", model.parent / "p.csv")
+    written = bagwise.load(model).predict(tables / "rows.csv", out=model.parent / "p.csv")
     assert len(pd.read_csv(model.parent / "p.csv")) == 72
     assert written
 

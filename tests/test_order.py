@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pytest
 
 from bagwise import LLPClassifier, stored_bags
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.linear_model import LinearModel
+from fitted import fit_table
 
 N_BAGS = 23
 

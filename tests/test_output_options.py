@@ -82,3 +82,22 @@ def test_h_is_help(command: str) -> None:
     assert code == 0
     assert out == run(command, "--help")[1]
     assert "--quiet" in out
+
+
+@pytest.mark.parametrize("command", ["predict", "label"])
+def test_a_dash_writes_the_csv_file_to_standard_output(tmp_path: Path, command: str) -> None:
+    rows, counts = INPUTS / "patients.csv", INPUTS / "patients_counts.csv"
+    known = ("--bag", "ward", "--labels", counts) if command == "label" else ()
+    code, text, _ = run(command, MODEL, rows, *known, "--out", tmp_path / "p.csv")
+    assert code == 0
+    assert "rows" in text
+    code, text, notes = run(command, MODEL, rows, *known, "--out", "-")
+    assert code == 0
+    assert text == (tmp_path / "p.csv").read_text()
+    assert "360 rows are in" in notes
+
+
+def test_data_and_json_cannot_both_be_on_standard_output() -> None:
+    code, text, error = run("predict", MODEL, NEW, "--out", "-", "--json")
+    assert (code, text) == (2, "")
+    assert "leave one out" in error

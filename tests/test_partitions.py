@@ -16,13 +16,14 @@ from typer.testing import CliRunner
 
 from bagwise import read_bags, stored_bags
 from bagwise.cli import app
-from bagwise.tables.fitting import fit_table
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.streaming import StreamedSource
 from bagwise.tables.use.label import label_table
 from bagwise.tables.use.predict import predict_table
-from bagwise.tables.use.prediction_file import is_prediction
+from bagwise.tables.use.prediction_file import Destination, is_prediction
+from fitted import fit_table
 
 TOWNS = ["São Paulo", "a/b c", "x=y", None]
 
@@ -165,10 +166,11 @@ def test_a_file_that_moves_to_another_folder_is_sorted_again(tmp_path: Path) -> 
 
 def test_fit_predict_and_label_take_bags_from_folders(folder: Path, tmp_path: Path) -> None:
     model = fit_table(folder / "data", "year", folder / "bags.csv", model="linear")
-    predict_table(model, folder / "data", tmp_path / "p.csv")
+    predict_table(model, folder / "data", Destination(tmp_path / "p.csv"))
     predicted = pcsv.read_csv(tmp_path / "p.csv").to_pydict()
     assert predicted["year"][:21] == [2010] * 20 + [2011]
-    label_table(model, folder / "data", ["year"], folder / "bags.csv", tmp_path / "l.csv")
+    counts = Counts(["year"], folder / "bags.csv")
+    label_table(model, folder / "data", counts, Destination(tmp_path / "l.csv"))
     labels = pcsv.read_csv(tmp_path / "l.csv").to_pandas()
     given = pcsv.read_csv(folder / "bags.csv").to_pandas().set_index("year")["yes"]
     assert (labels["label"] == "yes").groupby(labels["year"]).sum().eq(given).all()

@@ -20,10 +20,10 @@ from bagwise.reports.whiskers import (
     shares_chart,
     shares_charts,
 )
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.use.effects import Effect
 from bagwise.tables.use.estimate import GroupShare
 from bagwise.tables.use.importance import Importance
+from fitted import fit_table
 
 LONG = [
     "Alliance for the Protection of Rivers and Forests",

@@ -14,7 +14,7 @@ from bagwise.likelihood import bag_log_likelihoods, fit_in_pieces, fit_linear
 from bagwise.likelihood.in_pieces import LikelihoodInPieces, bag_log_likelihoods_in_pieces
 from bagwise.likelihood.objective import BagLikelihood
 from bagwise.limits import Limits
-from bagwise.tables.fitting import fit_table
+from fitted import fit_table
 
 SIZES = [3, 1, 40, 7, 7, 2, 25, 5, 5, 5] * 4  # of which 40 and 25 are more than a piece
 

@@ -21,9 +21,9 @@ from bagwise.paper.run import execute, read_results
 from bagwise.paper.settings import RunSettings
 from bagwise.paper.sweep_page import sweep_report
 from bagwise.reports import model_page, model_report
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.effects import Effect
+from fitted import fit_table
 
 PACKAGE = Path(bagwise.__file__).parent
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.use.evaluate import evaluate_table
+from fitted import fit_table
 
 
 def write(path: Path, header: list[str], rows: list[list[object]]) -> Path:

@@ -27,7 +27,6 @@ from bagwise.limits import Limits
 from bagwise.tables.encode.columns import Column, Columns, Log, Surprises
 from bagwise.tables.encode.learn_columns import ColumnLearner, ordered_of
 from bagwise.tables.encode.number_columns import _Sample, far_values, is_heavy
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.match.heavy_tails import log_gain
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.notation import Written
@@ -35,6 +34,7 @@ from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.values import numbers_of
 from bagwise.tables.use.effects import effects
 from bagwise.tables.use.evaluate import evaluate_table
+from fitted import fit_table
 
 
 def batch_of(table: dict[str, Any]) -> pa.RecordBatch:

@@ -23,17 +23,16 @@ from sklearn.dummy import DummyClassifier
 from sklearn.metrics import accuracy_score, confusion_matrix, log_loss, roc_auc_score
 from typer.testing import CliRunner
 
-from bagwise import LLPClassifier, read_bags
+from bagwise import LLPClassifier, read_bags, table_model
 from bagwise.cli import app
 from bagwise.limits import Limits
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use import label as labeling
 from bagwise.tables.use import predict as predicting
 from bagwise.tables.use import prediction_file
 from bagwise.tables.use.evaluate import evaluate_table
 from bagwise.training import run_state
-from fitted import QUICK
+from fitted import QUICK, fit_table
 
 BAGS = ("--bag", "ward", "--labels")
 
@@ -646,8 +645,8 @@ def test_a_fit_that_was_killed_goes_on_and_ends_the_same(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
 ) -> None:
     if large:
-        of_large = partial(fit_table, limits=Limits(cross_validated=100))
-        monkeypatch.setattr("bagwise.tables.fitting.fit_table", of_large)
+        of_large = partial(table_model.fit, limits=Limits(cross_validated=100))
+        monkeypatch.setattr(table_model, "fit", of_large)
     arguments = ("fit", made / "rows.csv", *BAGS, made / "bags.csv", *QUICK, "--out")
     assert command(*arguments, tmp_path / "whole")[0] == 0
     real, saved = run_state.save_run, []

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 from bagwise.bags import FloatArray, IntArray
 from bagwise.cli import app
 from bagwise.limits import Limits
-from bagwise.tables.fitting import fit_table
 from bagwise.tables.model.bag_differences import BagsDiffer
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.linear_model import LinearModel
 from bagwise.tables.search import linear_candidates as linear
 from bagwise.tables.use.evaluate import evaluate_table
+from fitted import fit_table
 
 
 def write(folder: Path, X: FloatArray, y: IntArray, bag: IntArray) -> tuple[Path, str, Path]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,24 @@ def test_columns_of_values_that_do_not_go_together_are_named() -> None:
     rows = pd.DataFrame({"bag": ["a", "b"], "x": [{"a": 1}, "two"]})
     with pytest.raises(InputError, match="the column 'x' of the table holds values that do not go"):
         bagwise.fit(rows, "bag", pd.DataFrame({"bag": ["a", "b"], "no": [1, 0], "yes": [0, 1]}))
+
+
+@pytest.mark.filterwarnings("ignore:income")  # some are cut
+def test_predictions_and_labels_go_to_files_and_streams(model: TableModel, tmp_path: Path) -> None:
+    rows, counts = read(ROWS), read(COUNTS)
+    written = model.predict(rows, out=tmp_path / "p.parquet", keep="ward")
+    assert written.rows == len(rows)
+    of_file = pd.read_parquet(tmp_path / "p.parquet")
+    assert of_file["label"].tolist() == model.predict(rows).tolist()
+    assert of_file.columns.tolist() == ["ward", "label", *(f"p_{name}" for name in model.classes)]
+    stream = io.BytesIO()
+    model.label(rows, counts, out=stream, keep=[])
+    stream.seek(0)
+    assert pd.read_csv(stream)["label"].tolist() == model.label(rows, counts)["label"].tolist()
+    with pytest.raises(InputError, match="of an unknown kind"):
+        model.predict(rows, out="p.xlsx")
+
+
+def test_an_argument_that_fit_does_not_have_is_named_with_one_that_is_like_it() -> None:
+    with pytest.raises(TypeError, match=r"no argument 'epoch'\. Did you mean epochs\?"):
+        bagwise.fit(ROWS, "ward", COUNTS, epoch=3)

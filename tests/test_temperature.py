@@ -23,6 +23,7 @@ from bagwise.tables.model.fit_file import from_json, to_json
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.training.divide_logits import divide_logits
 from bagwise.training.evaluation import predict_logits
+from fitted import fit_table
 
 
 def drawn(B: int, K: int, true: float, seed: int) -> tuple[FloatArray, Bags]:
@@ -85,10 +86,10 @@ def test_predictions_have_the_temperature_and_the_model_says_so(
     counts = [f"{w},{sum(y[ward == w] == 0)},{sum(y[ward == w])}" for w in range(30)]
     (tmp_path / "bags.csv").write_text("ward,no,yes\n" + "\n".join(counts) + "\n")
     files = (tmp_path / "rows.csv", "ward", tmp_path / "bags.csv")
-    plain = fitting.fit_table(*files, model="linear")
+    plain = fit_table(*files, model="linear")
     assert plain.facts.settings.temperature == 1.0
     monkeypatch.setattr(fitting, "fit_temperature", lambda *_: 2.0)
-    fitting.fit_table(*files, model="linear", out=tmp_path / "model")
+    fit_table(*files, model="linear", out=tmp_path / "model")
     model = FittedTable.load(tmp_path / "model")
     inputs = np.linspace(-2, 2, 9, dtype=np.float32)[:, None]
     expected = tempered(plain.log_probs(inputs), 2.0)

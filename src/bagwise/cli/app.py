@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import IO, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from rich.console import Console, ConsoleDimensions
@@ -23,6 +23,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from bagwise import __version__
+from bagwise.cli.config_file import options_in
 from bagwise.errors import BagwiseError, BagwiseWarning, Option, UsageError, is_lack_of_memory
 from bagwise.extras import require
 from bagwise.registry import load_plugins
@@ -85,7 +86,7 @@ class OneValue(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Look for repeated options before the values are read."""
-        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        values, _, order = self.make_parser(ctx).parse_args(args=list(args))
         given = [param for param in order if isinstance(param, TyperOption)]
         for param in dict.fromkeys(given):
             same_each_time = param.is_flag and not param.secondary_opts
@@ -94,6 +95,11 @@ class OneValue(TyperCommand):
                     f"{max(param.opts, key=len)} is given {given.count(param)} times, and only the "
                     "last one would count. Give it once; several columns have commas between."
                 )
+        if values.get("config") and not values.get("data"):
+            # Not every version of click looks for arguments among the options of a file.
+            known = [str(param.name) for param in self.params]
+            with user_errors():
+                args = [*args, *options_in(Path(values["config"]), known).get("data", [])]
         return super().parse_args(ctx, args)
 
 
@@ -181,6 +187,17 @@ class Output:
         """Print facts as JSON, if they are asked for."""
         if self.as_json:
             typer.echo(json.dumps(plain(facts), indent=1, allow_nan=False))
+
+    def place(self, out: Path) -> Path | IO[bytes]:
+        """Where data go: to a file, or for - to standard output; what is for people is then on the
+        error stream.
+        """
+        if str(out) != "-":
+            return out
+        if self.as_json:
+            raise UsageError("--json and --out - both write to standard output; leave one out.")
+        self.to_stderr = True
+        return sys.stdout.buffer
 
     def data(self, text: str) -> None:
         """Print data on standard output; what is for people goes to the error stream."""
@@ -299,7 +316,7 @@ def user_errors(stopped: str | Callable[[], str] = "Stopped.") -> Iterator[None]
                 typer.echo(f"Note: {text}", err=True)
     except Exception as error:
         users = isinstance(error, BagwiseError | OSError) and not is_lack_of_memory(error)
-        if _debug or not users:
+        if _debug or not users or isinstance(error, BrokenPipeError):  # `| head` ends quietly
             raise
         typer.echo(f"Error: {harmless(' '.join(worded(error).split()))}", err=True)
         raise typer.Exit(USAGE if isinstance(error, UsageError) else DATA) from error

@@ -18,8 +18,8 @@ from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
     from bagwise.labels.label_spec import LabelSpec
+    from bagwise.tables.labels.counts import Counts
     from bagwise.tables.model.fitted_table import FittedTable
-    from bagwise.tables.use.counts import Counts
     from bagwise.tables.use.effects import Effect
     from bagwise.tables.use.estimate import GroupShare
     from bagwise.tables.use.importance import Importance
@@ -91,8 +91,8 @@ def counts_of(
     bag: str | None, labels: str | None, labels_are: LabelSpec, skip_unmatched: bool
 ) -> Counts | None:
     """The options that say where the counts of rows' bags are, if they are given."""
+    from bagwise.tables.labels.counts import Counts
     from bagwise.tables.read.paths import columns_of
-    from bagwise.tables.use.counts import Counts
 
     if (bag is None) != (labels is None):
         raise UsageError("--bag and --labels are given together, or neither of them is.")

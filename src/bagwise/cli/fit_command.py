@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-import tomllib
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,6 +24,7 @@ from bagwise.cli.app import (
     output,
     user_errors,
 )
+from bagwise.cli.config_file import options_in
 from bagwise.errors import UsageError
 
 
@@ -106,27 +106,6 @@ def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     with user_errors():
         ctx.default_map = options_in(path, [str(param.name) for param in ctx.command.params])
     return path
-
-
-def options_in(path: Path, known: list[str]) -> dict[str, Any]:
-    """Options from a TOML file, by the names of parameters."""
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"--config is {path}, which cannot be read: {error}.") from error
-    names = {"set": "set_", "files": "data"}
-    options = {}
-    for name, value in found.items():
-        plain = name.replace("-", "_")
-        plain = names.get(plain, plain)
-        if plain not in known or plain in ("config", "help"):
-            listed = ", ".join(sorted(x.strip("_").replace("_", "-") for x in known))
-            raise UsageError(
-                f"{path} has {name!r}, which is no option of fit; these are: {listed}."
-            )
-        is_list = isinstance(value, list) and plain not in ("data", "ordered", "set_")
-        options[plain] = ",".join(map(str, value)) if is_list else value
-    return options
 
 
 @app.command(rich_help_panel=TABLES, has_json=True)
@@ -234,7 +213,7 @@ def fit(
     from bagwise.cli.terminal import show_fit
     from bagwise.ray_cluster import cluster
     from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
-    from bagwise.tables.fitting import fit_table
+    from bagwise.table_model import fit as fit_model
     from bagwise.tables.read.paths import spooled
 
     stopped = partial(_stopped, out, memory, store)
@@ -242,33 +221,34 @@ def fit(
         _refuse_closed_folder(out)
         refuse_other_things(out)
         there_is_ray = on_ray(ray, ray_address, workers)
-        fitted = fit_table(
+        found = fit_model(
             files,
             bag,
             labels,
+            labels_are=label_spec_of(labels_are, noise, clipped),
+            classes=classes,
+            row_labels=row_labels,
             features=features,
             exclude=exclude,
             categorical=categorical,
             ordered=ordered,
-            classes=classes,
-            labels_are=label_spec_of(labels_are, noise, clipped),
-            row_labels=row_labels,
             skip_unmatched=skip_unmatched,
+            model=model,
+            bag_effects=bag_effects,
+            seed=seed,
+            out=out,
+            memory=memory,
+            progress=output.for_people,
             method=method,
             engine=engine,
             method_options=options_of(set_),
-            model=model,
             lr=lr,
             epochs=epochs,
-            bag_effects=bag_effects,
-            seed=seed,
-            command=shlex.join(["bagwise", *sys.argv[1:]]),
-            out=out,
-            memory=memory,
             store=store,
-            progress=output.for_people,
             ray=cluster(ray_address, workers) if there_is_ray else None,
+            command=shlex.join(["bagwise", *sys.argv[1:]]),
         )
+    fitted = found.fitted
     output.result(fitted.facts)
     show_fit(fitted)
     console.print(

@@ -39,8 +39,8 @@ def predict(
     out: Annotated[
         Path,
         typer.Option(
-            help="File for the predictions: .parquet, .csv or .tsv; with Ray a folder, for a "
-            "Parquet file of each input."
+            help="File for the predictions: .parquet, .csv or .tsv; - for CSV on standard output; "
+            "with Ray a folder, for a Parquet file of each input."
         ),
     ],
     bag: Annotated[
@@ -82,24 +82,25 @@ def predict(
     replaces also a folder of other files, but none with folders in it.
     """
     from bagwise.cli.terminal import show_bags_used, show_doubts, show_written
-    from bagwise.tables.model.fitted_table import FittedTable
-    from bagwise.tables.read.paths import columns_of, spooled
-    from bagwise.tables.use.predict import predict_table
-    from bagwise.tables.use.predict_on_ray import predict_on_ray
+    from bagwise.table_model import load
+    from bagwise.tables.read.paths import spooled
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
-        fitted = FittedTable.load(model)
+        fitted = load(model)
         if on_ray(ray, ray_address, workers):
-            if labels is not None or "-" in data:
+            if labels is not None or "-" in (*data, str(out)):
                 raise UsageError(
                     "with Ray every file is by itself: --labels, which says something of all rows "
-                    "of a bag, and standard input are not possible; leave Ray out."
+                    "of a bag, standard input and standard output are not possible; leave Ray out."
                 )
+            from bagwise.tables.read.paths import columns_of
+            from bagwise.tables.use.predict_on_ray import predict_on_ray
+
             written = predict_on_ray(
                 model,
                 files,
                 out,
-                _names(keep),
+                None if keep is None else columns_of(keep),
                 progress=output.for_people,
                 key=columns_of(bag),
                 address=ray_address,
@@ -107,20 +108,19 @@ def predict(
                 force=force,
             )
         else:
-            written = predict_table(
-                fitted,
+            written = fitted.predict(
                 files,
-                out,
-                _names(keep),
-                progress=output.for_people,
-                force=force,
-                key=columns_of(bag),
+                bag=bag,
                 labels=labels,
                 labels_are=_kind_of_labels(labels_are, noise, clipped),
                 skip_unmatched=skip_unmatched,
+                out=output.place(out),
+                keep=keep,
+                force=force,
+                progress=output.for_people,
             )
     output.result(written)
-    show_doubts(fitted)
+    show_doubts(fitted.fitted)
     show_bags_used(written)
     show_written(written, out)
 
@@ -131,7 +131,12 @@ def label(
     data: Files,
     bag: Bag,
     labels: Labels,
-    out: Annotated[Path, typer.Option(help="File for the labels: .parquet, .csv or .tsv.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            help="File for the labels: .parquet, .csv or .tsv; - for CSV on standard output."
+        ),
+    ],
     keep: Keep = None,
     labels_are: Numbers = LabelsAre.auto,
     noise: NoiseOf = None,
@@ -156,30 +161,28 @@ def label(
     """
     from bagwise.cli.label_options import label_spec_of
     from bagwise.cli.terminal import show_label_columns, show_unused_labels, show_written
-    from bagwise.tables.model.fitted_table import FittedTable
-    from bagwise.tables.read.paths import columns_of, spooled
-    from bagwise.tables.use.label import label_table
+    from bagwise.table_model import load
+    from bagwise.tables.read.paths import spooled
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
-        fitted = FittedTable.load(model)
-        written = label_table(
-            fitted,
+        fitted = load(model)
+        written = fitted.label(
             files,
-            columns_of(bag),
             labels,
-            out,
-            keep=_names(keep),
+            bag=bag,
             labels_are=label_spec_of(labels_are, noise, clipped),
             row_labels=row_labels,
             skip_unmatched=skip_unmatched,
-            progress=output.for_people,
+            out=output.place(out),
+            keep=keep,
             force=force,
+            progress=output.for_people,
         )
     output.result(written)
     show_written(written, out)
     show_label_columns(written, labels_are is LabelsAre.relative)
     if row_labels is None:
-        show_unused_labels(fitted)
+        show_unused_labels(fitted.fitted)
 
 
 @app.command(rich_help_panel=TABLES, has_json=True)
@@ -193,16 +196,14 @@ def evaluate(
     Beside them stands what one gets without a model. Rows without a label are left out and counted.
     A model with bag effects uses those of its bags, where the table has the bag's columns.
     """
-    from bagwise.cli.terminal import show_scores, show_surprises
-    from bagwise.tables.model.fitted_table import FittedTable
+    from bagwise.cli.terminal import show_scores
+    from bagwise.table_model import load
     from bagwise.tables.read.paths import spooled
-    from bagwise.tables.use.evaluate import evaluate_table
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
-        scores = evaluate_table(FittedTable.load(model), files, target, progress=output.for_people)
+        scores = load(model).evaluate(files, target, progress=output.for_people)
     output.result(scores)
     show_scores(scores)
-    show_surprises(scores.surprises)
 
 
 def _kind_of_labels(
@@ -214,9 +215,3 @@ def _kind_of_labels(
     from bagwise.cli.label_options import label_spec_of
 
     return label_spec_of(labels_are, noise, clipped)
-
-
-def _names(keep: str | None) -> list[str] | None:
-    from bagwise.tables.read.paths import columns_of
-
-    return None if keep is None else columns_of(keep)

@@ -15,8 +15,8 @@ from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
     from bagwise.reports import Answers
+    from bagwise.tables.labels.counts import Counts
     from bagwise.tables.model.fitted_table import FittedTable
-    from bagwise.tables.use.counts import Counts
 
 
 @app.command(rich_help_panel=TABLES)

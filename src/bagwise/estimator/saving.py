@@ -104,7 +104,7 @@ def refuse_table(path: Path) -> None:
         raise InputError(
             f"{path} is the model of a table, from bagwise fit; LLPClassifier would take its "
             "columns as they are, without encoding them. Use bagwise predict, or in Python "
-            "bagwise.tables.FittedTable.load(path) with bagwise.tables.predict_table."
+            "bagwise.load(path).predict(rows)."
         )
 
 

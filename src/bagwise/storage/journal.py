@@ -6,12 +6,11 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
-from functools import wraps
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from bagwise.errors import DamagedError, InputError
 from bagwise.storage.array_files import Arrays, load_arrays, save_arrays, verify
@@ -32,34 +31,26 @@ def kept(out: Path) -> tuple[Path, list[Path]]:
     return home, sorted(home.rglob("*.safetensors"))
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def alone(fit: Callable[P, T]) -> Callable[P, T]:
-    """A function that no other process is in at the same time for the same `out`, by keyword.
+@contextmanager
+def alone(out: Path | None) -> Iterator[None]:
+    """Within it, no other process fits a model to the same folder.
 
     The lock is on the folder for unfinished work, and ends with the process.
     """
-
-    @wraps(fit)
-    def locked(*given: P.args, **named: P.kwargs) -> T:
-        out = named.get("out")
-        if not isinstance(out, str | Path):
-            return fit(*given, **named)
-        home = _home(Path(os.path.realpath(out)))
-        _refuse_in_the_way(home)
-        new = [folder for folder in home.parents if not folder.exists()]
-        taken = f"another fit is writing {out}; wait until it has ended, or choose another folder."
-        with only_one(home, taken):
-            try:
-                return fit(*given, **named)
-            finally:
-                for folder in (home, *new):
-                    with suppress(OSError):  # it is gone, or something is kept in it
-                        folder.rmdir()
-
-    return locked
+    if out is None:
+        yield
+        return
+    home = _home(Path(os.path.realpath(out)))
+    _refuse_in_the_way(home)
+    new = [folder for folder in home.parents if not folder.exists()]
+    taken = f"another fit is writing {out}; wait until it has ended, or choose another folder."
+    with only_one(home, taken):
+        try:
+            yield
+        finally:
+            for folder in (home, *new):
+                with suppress(OSError):  # it is gone, or something is kept in it
+                    folder.rmdir()
 
 
 def _refuse_in_the_way(home: Path) -> None:

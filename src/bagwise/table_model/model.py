@@ -6,14 +6,14 @@ import html
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from bagwise.errors import InputError
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
 from bagwise.tables.read.paths import columns_of
-from bagwise.tables.use.counts import Counts
-from bagwise.tables.use.prediction_file import LABEL, Collected, Written
+from bagwise.tables.use.prediction_file import LABEL, Collected, Destination, Written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bagwise.tables.use.evaluate import Scores
 
 Names = str | Iterable[str]
+Out = str | Path | IO[bytes]
 
 
 class TableModel:
@@ -55,15 +56,21 @@ class TableModel:
 
     # --- predictions
 
-    def predict(self, rows: Table, **known: Any) -> Any:
+    def predict(self, rows: Table, *, out: Out | None = None, **known: Any) -> Any:
         """The most probable class of each row, a series named "label".
 
         Args:
             rows: with the model's feature columns.
-            **known: of models with bag effects `bag`, the bag's columns, if they have other names
-                than in the fit; `bag`, `labels` and `labels_are` where these are new rows of bags
-                whose counts or shares are known; `skip_unmatched`.
+            out: a file for the predictions (.parquet, .csv or .tsv), or a stream of bytes, which
+                gets CSV. It has the columns that are no features, `label`, and `p_...` for each
+                class; rows may be more than memory holds. What comes back is then a `Written`.
+            **known: `bag`, the bag's columns, for models with bag effects whose bags have other
+                columns here than in the fit; `bag`, `labels`, `labels_are` and `skip_unmatched`
+                where these are new rows of bags whose counts or shares are known. With `out`,
+                `keep`, `force` and `progress`, see `bagwise predict --help`.
         """
+        if out is not None:
+            return self._predict(rows, out=out, **known)
         table, written = self._predicted(rows, **known)
         return self._like(rows).series(LABEL, table.column(LABEL), written.places)
 
@@ -78,7 +85,13 @@ class TableModel:
         columns = {label: table.column(f"p_{label}") for label in self.classes}
         return self._like(rows).frame(columns, written.places)
 
-    def _predicted(
+    def _predicted(self, rows: Table, **known: Any) -> tuple[Any, Written]:
+        collected = Collected()
+        written = self._predict(rows, out=collected, keep=[], **known)
+        _warn_of(written.surprises)
+        return collected.table, written
+
+    def _predict(
         self,
         rows: Table,
         *,
@@ -86,22 +99,16 @@ class TableModel:
         labels: Table | None = None,
         labels_are: LabelsAre = "auto",
         skip_unmatched: bool = False,
-    ) -> tuple[Any, Written]:
+        progress: bool = False,
+        **place: Any,
+    ) -> Written:
         from bagwise.tables.use.predict import predict_table
 
-        out = Collected()
-        written = predict_table(
-            self.fitted,
-            rows,
-            out,
-            [],
-            key=columns_of(bag),
-            labels=labels,
-            labels_are=labels_are,
-            skip_unmatched=skip_unmatched,
-        )
-        _warn_of(written.surprises)
-        return out.table, written
+        names, counts = columns_of(bag), None
+        if labels is not None:
+            counts = Counts(names, labels, labels_are, skip_unmatched)
+        to = _destination(**place)
+        return predict_table(self.fitted, rows, to, counts, bag=names, progress=progress)
 
     def label(
         self,
@@ -112,6 +119,8 @@ class TableModel:
         labels_are: LabelsAre = "auto",
         row_labels: str | None = None,
         skip_unmatched: bool = False,
+        out: Out | None = None,
+        **place: Any,
     ) -> Any:
         """Labels for rows of bags whose counts are known, a frame.
 
@@ -126,36 +135,37 @@ class TableModel:
             labels_are: what the numbers in `labels` are.
             row_labels: a column with labels of some rows, which are kept.
             skip_unmatched: leave out bags that only one of the tables has.
+            out: a file or stream for the labels, see `predict`; what comes back is then a
+                `Written`.
+            **place: with `out`, `keep`, `force` and `progress`.
         """
         from bagwise.tables.use.label import label_table
 
-        out = Collected()
+        counts = Counts(self._bag(bag), labels, labels_are, skip_unmatched)
+        progress = place.pop("progress", False)
+        collected = Collected()
+        to = _destination(collected, keep=[]) if out is None else _destination(out, **place)
         written = label_table(
-            self.fitted,
-            rows,
-            self._bag(bag),
-            labels,
-            out,
-            keep=[],
-            labels_are=labels_are,
-            row_labels=row_labels,
-            skip_unmatched=skip_unmatched,
+            self.fitted, rows, counts, to, row_labels=row_labels, progress=progress
         )
+        if out is not None:
+            return written
         _warn_of(written.surprises)
-        table = out.table
+        table = collected.table
         columns = {name: table.column(name) for name in table.column_names}
         return self._like(rows).frame(columns, written.places)
 
-    def evaluate(self, rows: Table, target: str) -> Scores:
+    def evaluate(self, rows: Table, target: str, *, progress: bool = False) -> Scores:
         """How good predictions are for rows whose labels are known.
 
         Args:
             rows: with the model's feature columns.
             target: the column with the true label.
+            progress: show a bar, on a terminal.
         """
         from bagwise.tables.use.evaluate import evaluate_table
 
-        scores = evaluate_table(self.fitted, rows, target)
+        scores = evaluate_table(self.fitted, rows, target, progress)
         _warn_of(scores.surprises)
         return scores
 
@@ -384,6 +394,13 @@ class Summary(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def _destination(
+    out: Out | Collected, keep: Names | None = None, force: bool = False
+) -> Destination:
+    kept = None if keep is None else columns_of(keep)
+    return Destination(Path(out) if isinstance(out, str) else out, kept, force)
 
 
 def _warn_of(surprises: Surprises) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bagwise.errors import InputTypeError
 from bagwise.table_model.model import Names, TableModel
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
+from bagwise.tables.read.paths import columns_of
 
 if TYPE_CHECKING:
     from bagwise.labels.label_spec import LabelsAre
@@ -34,7 +38,7 @@ def fit(
     out: str | Path | None = None,
     memory: str | int | None = None,
     progress: bool = True,
-    **training: Any,
+    **more: Any,
 ) -> TableModel:
     r"""Learn to classify the rows of a table from the label counts or proportions of their bags.
 
@@ -61,8 +65,9 @@ def fit(
         out: a folder in which the model is saved; an interrupted fit resumes from there.
         memory: for files larger than memory, how much of it may be used: "2GB".
         progress: show progress bars, on a terminal or in a notebook.
-        **training: how models are trained step by step: `method`, `engine`, `method_options`, `lr`,
-            `epochs`; and `store`, a folder for the rows where `memory` is given.
+        **more: how models are trained step by step (`method`, `engine`, `method_options`, `lr`,
+            `epochs`), and where the work is done (`store`, `ray`, `limits`, `command`), see
+            `bagwise.tables.fit_options`.
 
     >>> import pyarrow as pa
     >>> rows = pa.table({"ward": ["A", "A", "B", "B"] * 3, "age": [20, 60, 30, 35] * 3})
@@ -73,30 +78,51 @@ def fit(
     >>> model.predict(pa.table({"age": [33, 58]})).to_pylist()
     ['no', 'yes']
     """
+    from bagwise.memory_size import bytes_of
+    from bagwise.tables.encode.learn_columns import ordered_of
+    from bagwise.tables.fit_options import ColumnOptions, ModelOptions, WorkOptions
     from bagwise.tables.fitting import fit_table
+    from bagwise.tables.labels.counts import Counts
+    from bagwise.tables.search.step_by_step import StepByStep
 
-    place = None if out is None else Path(out)
-    found = fit_table(
-        rows,
-        bag,
-        labels,
-        labels_are=labels_are,
-        classes=classes,
-        row_labels=row_labels,
-        features=features,
-        exclude=exclude,
-        categorical=categorical,
-        ordered=ordered,
-        skip_unmatched=skip_unmatched,
-        model=model,
-        bag_effects=bag_effects,
-        seed=seed,
-        out=place,
-        memory=memory,
-        progress=progress,
-        **training,
+    counts = Counts(
+        columns_of(bag), labels, labels_are, skip_unmatched, columns_of(classes) or None
     )
-    return TableModel(found, FrameMaker(FrameMaker.like(rows).kind))
+    columns = ColumnOptions(
+        columns_of(features),
+        columns_of(exclude),
+        columns_of(categorical),
+        ordered_of(ordered),
+        row_labels,
+    )
+    training = {name: more.pop(name) for name in _TRAINING if name in more}
+    options = dict(training.pop("method_options", None) or {})
+    steps = StepByStep(**training, options=options, seed=seed)
+    place = {name: more.pop(name) for name in _PLACE if name in more}
+    if place.get("store") is not None:
+        place["store"] = Path(place["store"])
+    if more:
+        raise _unexpected(next(iter(more)))
+    work = WorkOptions(
+        out=None if out is None else Path(out),
+        memory=None if memory is None else bytes_of(memory),
+        progress=progress,
+        **place,
+    )
+    fitted = fit_table(rows, counts, columns, ModelOptions(model, bag_effects, steps), work)
+    return TableModel(fitted, FrameMaker(FrameMaker.like(rows).kind))
+
+
+_TRAINING = ("method", "engine", "method_options", "lr", "epochs")
+_PLACE = ("store", "ray", "limits", "command")
+
+
+def _unexpected(name: str) -> InputTypeError:
+    """The error for an argument that `fit` does not have, with one that looks like it."""
+    known = [*signature(fit).parameters, *_TRAINING, *_PLACE]
+    near = get_close_matches(name, known, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return InputTypeError(f"fit has no argument {name!r}.{hint}")
 
 
 def load(folder: str | Path) -> TableModel:

@@ -12,15 +12,13 @@ require("pyarrow", "tables")
 if TYPE_CHECKING:
     from bagwise.tables.match.bag_table import BagTable, read_bags
     from bagwise.tables.model.fitted_table import FittedTable
-    from bagwise.tables.use.predict import predict_table
 
-__all__ = ["BagTable", "FittedTable", "predict_table", "read_bags"]
+__all__ = ["BagTable", "FittedTable", "read_bags"]
 
 # Imported when first used: to predict, nothing is needed of what reads bags and fits models.
 _FILES = {
     "BagTable": "match.bag_table",
     "FittedTable": "model.fitted_table",
-    "predict_table": "use.predict",
     "read_bags": "match.bag_table",
 }
 

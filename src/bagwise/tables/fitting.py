@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,9 @@ import numpy.typing as npt
 
 import bagwise
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.checks import whole
-from bagwise.errors import InputError, Option, UsageError
-from bagwise.labels.label_spec import LabelsAre
+from bagwise.errors import InputError, Option
 from bagwise.likelihood.splits import Split, splits_of
 from bagwise.likelihood.temperature import fit_temperature, tempered
-from bagwise.limits import LIMITS, Limits
-from bagwise.memory_size import bytes_of
 from bagwise.progress import WorkProgress
 from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace, alone
@@ -32,13 +27,13 @@ from bagwise.tables.assess.data_facts import data_facts
 from bagwise.tables.assess.held_out import assess, held_out_table, of_label_file
 from bagwise.tables.assess.surprising import all_log_probs, surprising_in_pieces
 from bagwise.tables.encode.columns import Inputs
-from bagwise.tables.encode.learn_columns import Ordered, ordered_of
+from bagwise.tables.fit_options import MODELS, ColumnOptions, ModelOptions, WorkOptions
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings, Tried
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.network_room import REMEDY, network_room, there_is_torch
 from bagwise.tables.model.stored_covariance import fit_of, intervals_of
-from bagwise.tables.read.paths import columns_of
 from bagwise.tables.read.source import Table
 from bagwise.tables.search import linear_candidates as linear
 from bagwise.tables.search.candidate import Trial, choose
@@ -47,270 +42,264 @@ from bagwise.tables.search.linear_in_pieces import (
     intervals_in_pieces,
     trials_in_pieces,
 )
-from bagwise.tables.search.step_by_step import StepByStep, Trained
+from bagwise.tables.search.step_by_step import Trained
 from bagwise.tables.sort.encoded_bags import EncodedBags
 from bagwise.tables.sort.sorted_table import refuse_what_needs_memory
 from bagwise.tables.sort.store import Store, remove_store
 from bagwise.tables.sort.table_rows import Asked, rows_in_memory, rows_in_store
 
-MODELS = ("linear", "mlp")
 FEWEST_BAGS = 10  # of which it can be told whether another than a linear model is better
-_SEED = whole(0, 2**32 - 1)
 
 
-@alone
 def fit_table(
     data: Table,
-    bag: str | Iterable[str],
-    labels: Table,
-    *,
-    features: str | Iterable[str] | None = None,
-    exclude: str | Iterable[str] | None = None,
-    categorical: str | Iterable[str] | None = None,
-    ordered: str | Iterable[str] | Ordered | None = None,
-    classes: str | Iterable[str] | None = None,
-    labels_are: LabelsAre = "auto",
-    row_labels: str | None = None,
-    skip_unmatched: bool = False,
-    method: str = "cc",
-    engine: str = "auto",
-    method_options: Mapping[str, Any] | None = None,
-    model: str = "auto",
-    lr: float | None = None,
-    epochs: int | None = None,
-    bag_effects: bool = False,
-    seed: int = 0,
-    command: str = "",
-    out: Path | None = None,
-    memory: str | int | None = None,
-    store: Path | None = None,
-    progress: bool = False,
-    ray: AbstractContextManager[object] | None = None,
-    limits: Limits = LIMITS,
+    counts: Counts,
+    columns: ColumnOptions | None = None,
+    model: ModelOptions | None = None,
+    work: WorkOptions | None = None,
 ) -> FittedTable:
     """Fit a model to a table with bags; what is not given is chosen on held-out bags.
 
     The linear model is fitted by maximum likelihood, its ridge chosen on held-out bags, unless
-    another method, a learning rate or a number of epochs is given; of more than 20 million cells in
-    passes over the rows, or by gradient descent, without intervals, if bags are too large for that.
-    Up to 50,000 rows the bags are held out in five parts in turn, and the model is then fitted to
-    all of them; beyond, a tenth of the bags is held out throughout.
+    another method, a learning rate or a number of epochs is given. Tables of more than 20 million
+    cells are fitted in passes over the rows, or, if bags are too large for that, by gradient
+    descent and without intervals. Up to 50,000 rows, the bags are held out in five parts in turn,
+    and the model is then fitted to all of them; beyond, a tenth of the bags is held out throughout.
 
     Args:
-        data: see `bagwise.read_bags`, also for the next eight.
-        bag: the bag's columns.
-        labels: the label file.
-        features: the columns to learn from.
-        exclude: columns not to learn from.
-        categorical: columns of numbers that are categories.
-        ordered: columns of ordered categories.
-        classes: class columns of the label file.
-        labels_are: what the numbers in the label file are.
-        row_labels: a column with labels of some rows, empty where they are not known. A labelled
-            row without a bag is a bag of its own. They are no feature.
-        skip_unmatched: leave out bags that only one of the files has.
-        method: one of Bagwise's methods, supervised excepted.
-        engine: how rc and cc compute posteriors.
-        method_options: other options of the method.
-        model: "linear", "mlp", or "auto", the better one.
-        lr: learning rate.
-        epochs: passes over the bags.
-        bag_effects: fit a linear model with an intercept of each bag, whose variance is fitted too,
-            see `bagwise.likelihood.choose_bag_effects`.
-        seed: of everything random.
-        command: how this was called, for the report.
-        out: where the model is saved. Beside it, a hidden folder keeps all work that is done until
-            then: a fit that was stopped, however, goes on from there. Without `out` nothing is
-            written.
-        memory: how much memory may be used for the table, "2GB" for one: its rows are then sorted
-            by bag into a file, a few at a time, and learnt from there. What Bagwise itself takes,
-            and what is known of the bags, comes on top.
-        store: the folder for that file, which is kept for another fit to the same table; if not
-            given, a hidden one beside `out`, which is removed when the model has been saved.
-        progress: show progress bars, on a terminal, and say where rows are sorted into.
-        ray: within it there is Ray, see `bagwise.ray_cluster.cluster`, and the candidates
-            that are trained step by step are, several at a time, there. The result is the same.
-        limits: sizes that decide how the table is read and fitted.
+        data: a frame or files with a row for each instance.
+        counts: the bag's columns, and what is known of the bags.
+        columns: which columns are learned from.
+        model: which models are tried.
+        work: where the work is done.
     """
-    started = time.perf_counter()
-    _check_model(model)
-    _SEED(seed, "seed")
-    steps = StepByStep(method, engine, dict(method_options or {}), lr, epochs, seed)
-    room = None
-    if steps.is_asked_for:
-        room = network_room("training step by step")
-        room.is_likelihood(steps)  # contradictions are named before the work
-    elif model == "mlp":
-        room = network_room("a perceptron")
-    key, categories, levels = columns_of(bag), columns_of(categorical), ordered_of(ordered)
-    budget = None if memory is None else bytes_of(memory)
-    if budget is not None:
-        refuse_what_needs_memory(method, row_labels, ray is not None)
-    elif store is not None:
-        raise InputError(
-            Option("store"), " is for rows beyond memory; give ", Option("memory"), ", too."
+    columns, model, work = (
+        columns or ColumnOptions(),
+        model or ModelOptions(),
+        work or WorkOptions(),
+    )
+    with alone(work.out):
+        return _Fit(counts, columns, model, work).run(data)
+
+
+class _Fit:
+    """The stages of a fit: read the rows, search for a model, assess it, save it."""
+
+    def __init__(
+        self, counts: Counts, columns: ColumnOptions, model: ModelOptions, work: WorkOptions
+    ) -> None:
+        self.started = time.perf_counter()
+        self.counts, self.columns, self.model, self.work = counts, columns, model, work
+        self.limits, self.steps = work.limits, model.training
+        self.room = None  # where models are trained step by step, if that is needed
+        if self.steps.is_asked_for:
+            self.room = network_room("training step by step")
+            self.room.is_likelihood(self.steps)  # contradictions are named before the work
+        elif model.model == "mlp":
+            self.room = network_room("a perceptron")
+
+    def run(self, data: Table) -> FittedTable:
+        """All stages."""
+        store = self._read(data)
+        with Workspace(self.work.out, self._identity()) as kept, self.work.ray or nullcontext():
+            fitted = self._fitted(kept)
+            kept.publish(fitted.save)
+        remove_store(self.work.out) if store is None else store.done()
+        return fitted
+
+    def _read(self, data: Table) -> Store | None:
+        """Read the rows, and decide what is tried on them; the store that has them, if one does."""
+        work, counts, columns = self.work, self.counts, self.columns
+        if work.memory is not None:
+            refuse_what_needs_memory(self.steps.method, columns.row_labels, work.ray is not None)
+        elif work.store is not None:
+            raise InputError(
+                Option("store"), " is for rows beyond memory; give ", Option("memory"), ", too."
+            )
+        labels = read_labels(
+            counts.labels, counts.key, counts.classes, labels_are=counts.labels_are
         )
-    known = read_labels(labels, key, columns_of(classes) or None, labels_are=labels_are)
-    asked = Asked(
-        key=key,
-        features=columns_of(features),
-        exclude=columns_of(exclude),
-        categorical=categories,
-        ordered=levels,
-        row_labels=row_labels,
-        skip_unmatched=skip_unmatched,
-        seed=seed,
-        limits=limits,
-    )
-    kept_rows = None
-    inputs: Inputs | StoredRows
-    if budget is None:
-        files, rows, inputs = rows_in_memory(data, known, asked, progress)
-    else:
-        kept_rows = Store.beside(out, store)
-        files, rows, inputs = rows_in_store(data, known, asked, kept_rows, budget, progress)
-    targets = rows.targets
-    if len(targets.bags) < 2:
-        raise InputError("there is only one bag; at least two with different counts are needed.")
-    encoded, names = EncodedBags(inputs, targets.bags), targets.classes
-    splits = splits_of(targets.bags, seed, limits=limits)
-    cross_validated = len(splits) > 1
-    by_likelihood = (
-        (room is None or room.is_likelihood(steps))
-        # Chosen by hand, rates and epochs are those of gradient descent.
-        and not replace(steps, method="cc").is_asked_for
-        and (encoded.fits(limits) or fits_in_pieces(encoded, splits, limits))
-    )
-    if bag_effects:
-        linear.check_bag_effects(encoded, model, by_likelihood, limits)
-    models = ["linear"] if bag_effects else _models(model, len(targets.bags))
-    if room is None and (models != ["linear"] or not by_likelihood):
-        room = network_room("a table of so many rows, which is learnt from step by step,")
-    if rows.counts_are:
-        _say_expected(method, engine)
-    identity = {
-        "versions": [bagwise.__version__, "" if room is None else room.VERSION],
-        "model": [model, lr, by_likelihood, bag_effects],
-        "settings": [method, engine, steps.options, epochs, seed],
-        "data": encoded.fingerprint(),
-        "limits": asdict(limits),
-    }
-    with Workspace(out, identity) as work, ray or nullcontext():
-        trials: list[Trial] = []
-        networks = None
-        if room is not None:
-            networks = room.Networks(steps, encoded, names, splits, work, progress, ray is not None)
-        for name in models:
-            if name == "linear" and by_likelihood:
-                trials += _linear_trials(encoded, splits, work, bag_effects, progress, limits)
-            else:
-                assert networks is not None
-                trials += networks.trials(name, trials[0] if trials else None)
-        trials = trials if bag_effects else choose(trials, targets.bags)
+        asked = Asked(
+            key=list(counts.key),
+            features=columns.features,
+            exclude=columns.exclude,
+            categorical=columns.categorical,
+            ordered=columns.ordered,
+            row_labels=columns.row_labels,
+            skip_unmatched=counts.skip_unmatched,
+            seed=self.steps.seed,
+            limits=self.limits,
+        )
+        store = None
+        inputs: Inputs | StoredRows
+        if work.memory is None:
+            self.files, self.rows, inputs = rows_in_memory(data, labels, asked, work.progress)
+        else:
+            store = Store.beside(work.out, work.store)
+            self.files, self.rows, inputs = rows_in_store(
+                data, labels, asked, store, work.memory, work.progress
+            )
+        self.targets = self.rows.targets
+        if len(self.targets.bags) < 2:
+            raise InputError(
+                "there is only one bag; at least two with different counts are needed."
+            )
+        self.encoded = EncodedBags(inputs, self.targets.bags)
+        self.splits = splits_of(self.targets.bags, self.steps.seed, limits=self.limits)
+        self.by_likelihood = (
+            (self.room is None or self.room.is_likelihood(self.steps))
+            # Chosen by hand, rates and epochs are those of gradient descent.
+            and not replace(self.steps, method="cc").is_asked_for
+            and (
+                self.encoded.fits(self.limits)
+                or fits_in_pieces(self.encoded, self.splits, self.limits)
+            )
+        )
+        if self.model.bag_effects:
+            linear.check_bag_effects(
+                self.encoded, self.model.model, self.by_likelihood, self.limits
+            )
+        self.models = _models(self.model, len(self.targets.bags))
+        if self.room is None and (self.models != ["linear"] or not self.by_likelihood):
+            self.room = network_room("a table of so many rows, which is learnt from step by step,")
+        if self.rows.counts_are:
+            _say_expected(self.steps.method, self.steps.engine)
+        return store
+
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same for an interrupted fit to resume."""
+        steps = self.steps
+        return {
+            "versions": [bagwise.__version__, "" if self.room is None else self.room.VERSION],
+            "model": [self.model.model, steps.lr, self.by_likelihood, self.model.bag_effects],
+            "settings": [steps.method, steps.engine, steps.options, steps.epochs, steps.seed],
+            "data": self.encoded.fingerprint(),
+            "limits": asdict(self.limits),
+        }
+
+    def _fitted(self, kept: Workspace) -> FittedTable:
+        """The best of the models that are tried, and what its fit found."""
+        bags, cross_validated = self.targets.bags, len(self.splits) > 1
+        trials, networks = self._trials(kept)
         chosen = trials[0]
         assert chosen.log_probs is not None
-        log_probs, held_out = chosen.log_probs, np.arange(len(targets.bags))
-        trained: Trained | None = None
+        log_probs, trained = chosen.log_probs, None
         if chosen.fitted is None:
             assert networks is not None
             trained = networks.fit(chosen)
             if not cross_validated:
-                log_probs = all_log_probs(trained.model.log_probs, encoded)
-        fitted_model = linear.model_of(trials, names) if trained is None else trained.model
-        if not cross_validated:
-            held_out = splits[0][1]
-        shares = _shares_of_training(targets.bags, held_out, cross_validated)
-        part, ids = targets.bags.select(held_out), targets.ids[held_out]
+                log_probs = all_log_probs(trained.model.log_probs, self.encoded)
+        classes = self.targets.classes
+        fitted = linear.model_of(trials, classes) if trained is None else trained.model
+        held_out = np.arange(len(bags)) if cross_validated else self.splits[0][1]
+        part, ids = bags.select(held_out), self.targets.ids[held_out]
         tau = None if chosen.tau is None else chosen.tau[held_out]
-        rows_held_out = targets.bags.rows(held_out)
-        # With bag effects probabilities are means over these, and need no temperature.
-        temperature = 1.0 if bag_effects else fit_temperature(log_probs[rows_held_out], part)
-        own = tempered(log_probs[rows_held_out], temperature)
-        fitted_model = fitted_model.divided(temperature)
+        of_rows = log_probs[bags.rows(held_out)]
+        # With bag effects, probabilities are means over these, and need no temperature.
+        temperature = 1.0 if self.model.bag_effects else fit_temperature(of_rows, part)
+        of_rows, fitted = tempered(of_rows, temperature), fitted.divided(temperature)
         facts = FitFacts(
-            command=command,
+            command=self.work.command,
             bagwise=bagwise.__version__,
-            data=data_facts(files, key, rows),
+            data=data_facts(self.files, list(self.counts.key), self.rows),
             settings=FitSettings(
-                method=method,
-                engine=engine,
+                method=self.steps.method,
+                engine=self.steps.engine,
                 model=chosen.model,
                 lr=chosen.lr,
                 epochs=None if trained is None else trained.epochs,
                 ridge=chosen.ridge,
                 bag_effects=linear.tau_of(chosen),
-                seed=seed,
-                temperature=fitted_model.temperature,
+                seed=self.steps.seed,
+                temperature=fitted.temperature,
             ),
             tried=[Tried(t.model, t.setting, t.bag_loss) for t in trials],
-            folds=len(splits),
+            folds=len(self.splits),
             curve=_curve(trained, chosen, cross_validated),
-            held_out=assess(own, part, ids, shares, tau),
-            surprising=surprising_in_pieces(
-                log_probs, temperature, targets.bags, targets.ids, chosen.tau
+            held_out=assess(
+                of_rows, part, ids, _shares_of_training(bags, held_out, cross_validated), tau
             ),
-            seconds=round(time.perf_counter() - started, 1),
-            bags_differ=linear.differences(chosen, encoded, limits),
+            surprising=surprising_in_pieces(
+                log_probs, temperature, bags, self.targets.ids, chosen.tau
+            ),
+            seconds=round(time.perf_counter() - self.started, 1),
+            bags_differ=linear.differences(chosen, self.encoded, self.limits),
         )
-        table = _held_out_file(own, part, ids, names, tau)
-        found = _intervals(chosen, encoded, splits, work, progress, limits)
-        named = targets.ids[: len(targets.ids) - rows.alone]
-        known_bags = linear.known_bags(chosen, key, named)
-        fitted = FittedTable(fitted_model, rows.columns, facts, found, known_bags, table.encode())
-        work.publish(fitted.save)
-    remove_store(out) if kept_rows is None else kept_rows.done()
-    return fitted
+        table = _held_out_file(of_rows, part, ids, classes, tau)
+        intervals = _intervals(chosen, self.encoded, self.splits, kept, self.work)
+        named = self.targets.ids[: len(self.targets.ids) - self.rows.alone]
+        known = linear.known_bags(chosen, list(self.counts.key), named)
+        return FittedTable(fitted, self.rows.columns, facts, intervals, known, table.encode())
+
+    def _trials(self, kept: Workspace) -> tuple[list[Trial], Any]:
+        """The candidates, the one to take first; and what trains networks, where it was needed."""
+        trials: list[Trial] = []
+        networks = None
+        if self.room is not None:
+            networks = self.room.Networks(
+                self.steps,
+                self.encoded,
+                self.targets.classes,
+                self.splits,
+                kept,
+                self.work.progress,
+                self.work.ray is not None,
+            )
+        for name in self.models:
+            if name == "linear" and self.by_likelihood:
+                effects = self.model.bag_effects
+                trials += _linear_trials(self.encoded, self.splits, kept, effects, self.work)
+            else:
+                assert networks is not None
+                trials += networks.trials(name, trials[0] if trials else None)
+        return trials if self.model.bag_effects else choose(trials, self.targets.bags), networks
 
 
 def _linear_trials(
     data: EncodedBags,
     splits: Sequence[Split],
-    work: Workspace,
+    kept: Workspace,
     bag_effects: bool,
-    progress: bool,
-    limits: Limits,
+    work: WorkOptions,
 ) -> list[Trial]:
     """The linear model by maximum likelihood, with each ridge that was tried."""
     if bag_effects:
-        with WorkProgress("linear model with bag effects", "", 1, progress):
-            return linear.effect_trials(data, splits, work)
-    if data.fits(limits):
-        return linear.linear_trials(data, splits, work, progress)
-    return trials_in_pieces(data, splits, work, progress, limits)
+        with WorkProgress("linear model with bag effects", "", 1, work.progress):
+            return linear.effect_trials(data, splits, kept)
+    if data.fits(work.limits):
+        return linear.linear_trials(data, splits, kept, work.progress)
+    return trials_in_pieces(data, splits, kept, work.progress, work.limits)
 
 
 def _intervals(
     chosen: Trial,
     data: EncodedBags,
     splits: Sequence[Split],
-    work: Workspace,
-    progress: bool,
-    limits: Limits,
+    kept: Workspace,
+    work: WorkOptions,
 ) -> Arrays:
     """What intervals of a linear model by maximum likelihood are made of."""
     if chosen.fitted is None or chosen.ridge is None:
         return {}
     tau = linear.tau_of(chosen) or 0.0
     model = fit_of(chosen.fitted["weights"], chosen.fitted["intercept"], chosen.ridge, tau)
+    limits, progress = work.limits, work.progress
     if not data.fits(limits):
-        kept = splits[0][0]
-        return work.once(
-            "intervals", lambda: intervals_in_pieces(data, kept, model, work, progress, limits)
+        bags = splits[0][0]
+        return kept.once(
+            "intervals", lambda: intervals_in_pieces(data, bags, model, kept, progress, limits)
         )
     with WorkProgress("intervals", "", 1, progress), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
-        return work.once("intervals", lambda: intervals_of(data, model, limits))
+        return kept.once("intervals", lambda: intervals_of(data, model, limits))
 
 
-def _check_model(model: str) -> None:
-    if model not in (*MODELS, "auto"):
-        raise UsageError(f"model is {model!r}; choose one of auto, {', '.join(MODELS)}.")
-
-
-def _models(model: str, n_bags: int) -> list[str]:
+def _models(asked: ModelOptions, n_bags: int) -> list[str]:
     """The models to try."""
-    if model != "auto":
-        return [model]
+    if asked.bag_effects:
+        return ["linear"]
+    if asked.model != "auto":
+        return [asked.model]
     if n_bags < FEWEST_BAGS:  # not even held-out ones tell which model is better
         return ["linear"]
     if not there_is_torch():

@@ -83,19 +83,26 @@ def to_arrow(frame: Any, name: str, keys: Sequence[str] = ()) -> pa.Table:
 
 
 def _plain_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Categories whose texts are views, as polars has them, with plain texts: few functions of
-    Arrow take views in dictionaries.
-    """
+    """Plain texts in place of views, which polars has and few functions of Arrow take."""
     kind = column.type
+    if pa.types.is_string_view(kind):
+        return pa.chunked_array([_texts(chunk) for chunk in column.chunks], pa.string())
     if not pa.types.is_dictionary(kind) or not pa.types.is_string_view(kind.value_type):
         return column
     chunks = [
         pa.DictionaryArray.from_arrays(
-            chunk.indices, chunk.dictionary.cast(pa.string()), ordered=kind.ordered
+            chunk.indices, _texts(chunk.dictionary), ordered=kind.ordered
         )
         for chunk in column.chunks
     ]
     return pa.chunked_array(chunks, pa.dictionary(kind.index_type, pa.string(), kind.ordered))
+
+
+def _texts(views: pa.Array) -> pa.Array:
+    try:
+        return views.cast(pa.string())
+    except pa.ArrowNotImplementedError:  # before pyarrow 18
+        return pa.array(views.to_pylist(), pa.string())
 
 
 def _column(values: Any, label: object, name: str) -> pa.Array | pa.ChunkedArray:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import MatchedRows, match_rows
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
-from bagwise.tables.use.counts import Counts
 
 
 def matched_rows(

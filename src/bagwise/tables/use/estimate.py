@@ -14,13 +14,13 @@ from bagwise.errors import InputError, Option
 from bagwise.likelihood import group_shares_with_effects
 from bagwise.tables.encode.columns import Columns, Surprises
 from bagwise.tables.labels.bag_names import bag_ids
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.match.bag_table import encode_rows
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.known_bags import KnownBags
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.counted_rows import matched_rows
-from bagwise.tables.use.counts import Counts
 from bagwise.wording import in_order
 
 MISSING = "(missing)"

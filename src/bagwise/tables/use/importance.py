@@ -13,11 +13,11 @@ from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import log_likelihoods
 from bagwise.progress import WorkProgress
 from bagwise.tables.encode.columns import Inputs
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.match.bag_table import encode_rows
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.counted_rows import matched_rows
-from bagwise.tables.use.counts import Counts
 
 REPEATS = 5
 

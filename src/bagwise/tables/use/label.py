@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 from scipy.special import log_softmax
 
-from bagwise.labels.label_spec import LabelsAre
-from bagwise.likelihood import posterior_with_effects
 from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import match_rows, places
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.prediction_file import (
-    Out,
+    Destination,
     Written,
     added_columns,
-    check_out,
     kept_columns,
     writer_of,
 )
@@ -34,16 +30,11 @@ _CHUNK = 200_000  # instances of bags that are labelled at a time
 def label_table(
     model: FittedTable,
     data: Table,
-    key: list[str],
-    labels: Table,
-    out: Out,
+    counts: Counts,
+    to: Destination,
     *,
-    keep: Sequence[str] | None = None,
-    labels_are: LabelsAre = "auto",
     row_labels: str | None = None,
-    skip_unmatched: bool = False,
     progress: bool = False,
-    force: bool = False,
     limits: Limits = LIMITS,
 ) -> Written:
     """Write the labels of rows whose bags' counts are known, these taken into account.
@@ -60,17 +51,18 @@ def label_table(
     column of labels of some rows, these are kept and the others have the rest of the counts.
     """
     source = open_rows(data, limits=limits)
-    known = read_labels(labels, key, known=model.classes, labels_are=labels_are)
-    check_out(out, [*source.files, *known.files], model.classes, force)
+    key = list(counts.key)
+    known = read_labels(counts.labels, key, known=model.classes, labels_are=counts.labels_are)
+    to.check([*source.files, *known.files], model.classes)
     source.require([*key, *model.columns.names])
-    kept = kept_columns(source, model, keep, MOST_PROBABLE)
+    kept = kept_columns(source, model, to.keep, MOST_PROBABLE)
     rows_found = match_rows(
         source,
         key,
         known,
         columns=model.columns,
         row_labels=row_labels,
-        skip_unmatched=skip_unmatched,
+        skip_unmatched=counts.skip_unmatched,
         progress=progress,
     )
     order, n_rows, bags = rows_found.targets.order, rows_found.n_rows, rows_found.targets.bags
@@ -94,6 +86,8 @@ def label_table(
             if model.known_bags is None or some.is_sharp.all():
                 posterior[rows] = bag_posterior(part, some).weights
             else:
+                from bagwise.likelihood import posterior_with_effects  # seldom needed
+
                 tau = model.known_bags.effects.tau
                 posterior[rows], effects = posterior_with_effects(part, some, tau)
                 part = log_softmax(part + effects[some.bag_of_row], axis=-1)
@@ -101,7 +95,7 @@ def label_table(
             bar.advance(len(rows))
     row = 0
     added = [MOST_PROBABLE, *added_columns(model.classes)]
-    with writer_of(out, source.schema, kept, added) as write:
+    with writer_of(to, source.schema, kept, added) as write:
         for batch in source.batches(kept or key):
             own = place[row : row + batch.num_rows]
             there = own >= 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,77 +12,63 @@ from bagwise.limits import LIMITS, Limits
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.bag_names import bag_ids
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
-from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.prediction_file import (
-    Out,
+    Destination,
     Written,
     added_columns,
-    check_out,
     kept_columns,
     writer_of,
 )
-
-if TYPE_CHECKING:
-    from bagwise.labels.label_spec import LabelsAre
 
 
 def predict_table(
     model: FittedTable,
     data: Table,
-    out: Out,
-    keep: Sequence[str] | None = None,
-    progress: bool = False,
-    force: bool = False,
+    to: Destination,
+    counts: Counts | None = None,
     *,
-    key: Sequence[str] = (),
-    labels: Table | None = None,
-    labels_are: LabelsAre = "auto",
-    skip_unmatched: bool = False,
+    bag: Sequence[str] = (),
+    progress: bool = False,
     limits: Limits = LIMITS,
 ) -> Written:
     """Write each row's most probable class and the probability of every class.
 
-    Rows keep their order. The file appears when it is complete; memory holds one batch, with
-    `labels` the log-probabilities of all rows.
+    Rows keep their order. A file appears when it is complete; memory holds one batch, with `counts`
+    the log-probabilities of all rows.
 
     Args:
         model: a fitted one. One with bag effects uses those of its bags, where the table says which
             bag a row is in.
         data: rows with the model's feature columns.
-        out: a file that ends in .parquet, .csv or .tsv.
-        keep: columns to copy; those that are not features if not given.
+        to: where the predictions go.
+        counts: the known counts or shares of the bags that these are new rows of, which tell what
+            to expect of them, see `bagwise.likelihood.effects_of_shares`.
+        bag: the bag's columns, for a model with bag effects; those of the fit if not given.
         progress: show a bar, on a terminal.
-        force: replace a file also if it does not end in the columns of such predictions; an input
-            is never replaced.
-        key: the bag's columns; of a model with bag effects, if not given, those it was fitted with.
-        labels: a file with the known counts or shares of the bags, which tell what to expect of
-            rows of these, see `bagwise.likelihood.effects_of_shares`.
-        labels_are: what its numbers are.
-        skip_unmatched: leave out rows of bags that it does not have.
         limits: sizes of what is read at a time.
     """
     source = open_rows(data, limits=limits)
-    if labels is not None:
+    if counts is not None:
         from bagwise.tables.use.predict_by_shares import predict_by_shares
 
-        counts = Counts(key, labels, labels_are, skip_unmatched)
-        return predict_by_shares(model, source, counts, out, keep, progress, force)
-    check_out(out, source.files, model.classes, force)
-    source.require([*key, *model.columns.names])
-    kept = kept_columns(source, model, keep)
-    names = model.bag_columns(source.schema.names, key)
+        return predict_by_shares(model, source, counts, to, progress)
+    to.check(source.files, model.classes)
+    source.require([*bag, *model.columns.names])
+    kept = kept_columns(source, model, to.keep)
+    names = model.bag_columns(source.schema.names, bag)
     with RowProgress("predicting", source.rows, progress) as bar:
-        return predict_rows(model, source, source.schema, out, kept, names, bar.advance, False)
+        return predict_rows(model, source, source.schema, to, kept, names, bar.advance, False)
 
 
 def predict_rows(
     model: FittedTable,
     source: RowSource,
     schema: pa.Schema,
-    out: Out,
+    to: Destination,
     kept: list[str],
     bag_columns: list[str],
     watch: Callable[[int], None],
@@ -95,7 +80,7 @@ def predict_rows(
         model: a fitted one.
         source: the rows.
         schema: types of the columns that are copied; `source` may be one of several files.
-        out: the file.
+        to: where they go.
         kept: columns to copy.
         bag_columns: those that name the bags, where that matters.
         watch: called with the number of rows whenever some are done.
@@ -103,7 +88,7 @@ def predict_rows(
     """
     surprises = Surprises()
     row = of_known = 0
-    with writer_of(out, schema, kept, added_columns(model.classes)) as write:
+    with writer_of(to, schema, kept, added_columns(model.classes)) as write:
         columns = dict.fromkeys([*kept, *bag_columns, *model.columns.names])
         for batch in source.batches(list(columns)):
             bags = bag_ids(batch, bag_columns) if bag_columns else None

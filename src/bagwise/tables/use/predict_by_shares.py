@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 
@@ -13,16 +11,15 @@ from bagwise.labels.label_spec import LabelSpec
 from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import match_some
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
-from bagwise.tables.use.counts import Counts
 from bagwise.tables.use.prediction_file import (
-    Out,
+    Destination,
     Written,
     added_columns,
-    check_out,
     kept_columns,
     writer_of,
 )
@@ -32,25 +29,20 @@ def predict_by_shares(
     model: FittedTable,
     source: RowSource,
     counts: Counts,
-    out: Out,
-    keep: Sequence[str] | None,
+    to: Destination,
     progress: bool,
-    force: bool,
 ) -> Written:
     """Write predictions for rows of bags whose counts or shares are known, see `predict_table`."""
     key = list(counts.key)
     if not key:
         raise InputError(
-            Option("labels"),
-            " is given without a bag; name the bag's columns with ",
-            Option("bag"),
-            ".",
+            "the labels of bags are given; name the bag's columns with ", Option("bag"), "."
         )
     refuse_inexact(LabelSpec.of(counts.labels_are))
     known = read_labels(counts.labels, key, known=model.classes, labels_are=counts.labels_are)
-    check_out(out, [*source.files, *known.files], model.classes, force)
+    to.check([*source.files, *known.files], model.classes)
     source.require([*key, *model.columns.names])
-    kept = kept_columns(source, model, keep)
+    kept = kept_columns(source, model, to.keep)
     with naming(bag=known.ids):
         given = shares_of(known.numbers, known.label_spec)
     place, left_out = match_some(source, key, known, counts.skip_unmatched, progress)
@@ -69,7 +61,7 @@ def predict_by_shares(
     shares, totals = (numbers[bags] for numbers in given)
     tau = model.known_bags.effects.tau if model.known_bags else None
     found = effects_of_shares(z[rows].astype(np.float64), sizes, shares, totals, tau)
-    with writer_of(out, source.schema, kept, added_columns(model.classes)) as write:
+    with writer_of(to, source.schema, kept, added_columns(model.classes)) as write:
         row = 0
         for batch in source.batches(kept or model.columns.names[:1]):
             own = place[row : row + batch.num_rows]

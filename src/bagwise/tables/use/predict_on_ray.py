@@ -20,7 +20,7 @@ from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.paths import Paths
 from bagwise.tables.read.source import open_rows
 from bagwise.tables.use.predict import predict_rows
-from bagwise.tables.use.prediction_file import Written, is_prediction, kept_columns
+from bagwise.tables.use.prediction_file import Destination, Written, is_prediction, kept_columns
 
 
 class _Settings(NamedTuple):
@@ -145,7 +145,7 @@ def _predicted(settings: _Settings, file: Path, out: Path) -> Written | str:
             _loaded(settings.model),
             open_rows(file),
             settings.schema,
-            out,
+            Destination(out),
             settings.kept,
             settings.bag_columns,
             watch=lambda rows: None,

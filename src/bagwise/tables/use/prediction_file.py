@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,32 @@ class Collected:
         return pa.Table.from_batches(self.batches)
 
 
-Out = Path | Collected
+@dataclass(frozen=True)
+class Destination:
+    """Where predictions go, and what stands beside them.
+
+    Attributes:
+        out: a file (.parquet, .csv or .tsv), a stream of bytes, which gets CSV, or `Collected`.
+        keep: columns to copy; None for those that are not features.
+        force: replace a file even if Bagwise did not write it; an input is never replaced.
+    """
+
+    out: Path | IO[bytes] | Collected
+    keep: Sequence[str] | None = None
+    force: bool = False
+
+    def check(self, inputs: Sequence[Path], classes: Sequence[str]) -> None:
+        """Refuse a file that cannot be written, or should not be."""
+        out = self.out
+        if not isinstance(out, Path):
+            return
+        if out.suffix.lower() not in _KINDS:
+            raise InputError(f"{out} is of an unknown kind; .parquet, .csv or .tsv is expected.")
+        if out.is_dir():
+            raise InputError(f"{out} is a folder; name a file for the output.")
+        if any(out.exists() and file.samefile(out) for file in inputs):
+            raise InputError(f"{out} is an input itself; choose another file for the output.")
+        refuse_foreign(out, lambda path: is_prediction(path, classes), self.force)
 
 
 class Written(NamedTuple):
@@ -92,19 +118,6 @@ def added_columns(classes: Sequence[str]) -> list[str]:
     return [LABEL, *(f"p_{label}" for label in classes)]
 
 
-def check_out(out: Out, inputs: Sequence[Path], classes: Sequence[str], force: bool) -> None:
-    """Refuse an output that cannot be written, or should not be."""
-    if isinstance(out, Collected):
-        return
-    if out.suffix.lower() not in _KINDS:
-        raise InputError(f"{out} is of an unknown kind; .parquet, .csv or .tsv is expected.")
-    if out.is_dir():
-        raise InputError(f"{out} is a folder; name a file for the output.")
-    if any(out.exists() and file.samefile(out) for file in inputs):
-        raise InputError(f"{out} is an input itself; choose another file for the output.")
-    refuse_foreign(out, lambda path: is_prediction(path, classes), force)
-
-
 def is_prediction(path: Path, classes: Sequence[str]) -> bool:
     """Whether the last columns of a file are those of predictions; not if it is no table at all."""
     names = added_columns(classes)
@@ -123,7 +136,9 @@ def _as(fields: list[pa.Field], batch: pa.RecordBatch) -> list[pa.Array]:
 
 
 @contextmanager
-def writer_of(out: Out, schema: pa.Schema, kept: list[str], added: Sequence[str]) -> Iterator[Any]:
+def writer_of(
+    to: Destination, schema: pa.Schema, kept: list[str], added: Sequence[str]
+) -> Iterator[Any]:
     """A function that writes rows; a file is there when the block ends without an error.
 
     It takes the columns that are copied, those of names, of which `label` is the last, and the
@@ -144,6 +159,7 @@ def writer_of(out: Out, schema: pa.Schema, kept: list[str], added: Sequence[str]
         columns += [pa.array(np.ascontiguousarray(p)) for p in probabilities.T]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
+    out = to.out
     if isinstance(out, Collected):
         yield lambda *parts: out.batches.append(batch_of(*parts))
         return
@@ -152,8 +168,8 @@ def writer_of(out: Out, schema: pa.Schema, kept: list[str], added: Sequence[str]
 
 
 @contextmanager
-def _file_writer(out: Path, schema: pa.Schema, copied: list[pa.Field]) -> Iterator[Any]:
-    kind = out.suffix.lower()
+def _file_writer(out: Path | IO[bytes], schema: pa.Schema, copied: list[pa.Field]) -> Iterator[Any]:
+    kind = out.suffix.lower() if isinstance(out, Path) else ".csv"
     if kind in (".csv", ".tsv"):
         for field in copied:
             if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
@@ -163,11 +179,15 @@ def _file_writer(out: Path, schema: pa.Schema, copied: list[pa.Field]) -> Iterat
                     Option("keep"),
                     ".",
                 )
+    options = pcsv.WriteOptions(delimiter="\t" if kind == ".tsv" else ",")
+    if not isinstance(out, Path):
+        with pcsv.CSVWriter(out, schema, write_options=options) as writer:
+            yield writer
+        return
     with _unfinished(out) as temporary:
         if kind in (".parquet", ".pq"):
-            writer: Any = pq.ParquetWriter(temporary, schema)
+            writer = pq.ParquetWriter(temporary, schema)
         else:
-            options = pcsv.WriteOptions(delimiter="\t" if kind == ".tsv" else ",")
             writer = pcsv.CSVWriter(temporary, schema, write_options=options)
         with writer:
             yield writer

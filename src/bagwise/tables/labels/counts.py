@@ -21,9 +21,11 @@ class Counts:
         labels: the label file.
         labels_are: what its numbers are.
         skip_unmatched: leave out bags that only one of the files has.
+        classes: class columns of the label file; None for all but the bag's.
     """
 
     key: Sequence[str]
     labels: Table
     labels_are: LabelsAre = "auto"
     skip_unmatched: bool = False
+    classes: Sequence[str] | None = None

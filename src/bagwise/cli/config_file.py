@@ -1,0 +1,30 @@
+"""Options of a command from a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from bagwise.errors import UsageError
+
+
+def options_in(path: Path, known: list[str]) -> dict[str, Any]:
+    """Options from a TOML file, by the names of parameters."""
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"--config is {path}, which cannot be read: {error}.") from error
+    names = {"set": "set_", "files": "data"}
+    options = {}
+    for name, value in found.items():
+        plain = name.replace("-", "_")
+        plain = names.get(plain, plain)
+        if plain not in known or plain in ("config", "help"):
+            listed = ", ".join(sorted(x.strip("_").replace("_", "-") for x in known))
+            raise UsageError(
+                f"{path} has {name!r}, which is no option of fit; these are: {listed}."
+            )
+        is_list = isinstance(value, list) and plain not in ("data", "ordered", "set_")
+        options[plain] = ",".join(map(str, value)) if is_list else value
+    return options

@@ -1,0 +1,85 @@
+"""What can be chosen about a fit: the columns, the model, and where the work is done."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bagwise.checks import one_of, whole
+from bagwise.errors import InputError, UsageError
+from bagwise.limits import LIMITS, Limits
+from bagwise.tables.encode.learn_columns import Ordered
+from bagwise.tables.search.step_by_step import StepByStep
+
+MODELS = ("linear", "mlp")
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """Which columns of a table are learned from, and how.
+
+    Attributes:
+        features: the columns to learn from; empty for all but the bag's.
+        exclude: columns not to learn from.
+        categorical: columns of numbers that are categories.
+        ordered: columns of ordered categories, with their levels.
+        row_labels: a column with the labels of some rows, empty where they are not known. A labeled
+            row without a bag is a bag of its own. It is no feature.
+    """
+
+    features: list[str] = field(default_factory=list)
+    exclude: list[str] = field(default_factory=list)
+    categorical: list[str] = field(default_factory=list)
+    ordered: Ordered = field(default_factory=dict)
+    row_labels: str | None = None
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which models are tried.
+
+    Attributes:
+        model: "linear", "mlp", or "auto", the better one on held-out bags.
+        bag_effects: fit a linear model with an intercept for each bag, whose variance is fitted
+            too, see `bagwise.likelihood.choose_bag_effects`.
+        training: how models are trained step by step, and the random seed.
+    """
+
+    model: str = "auto"
+    bag_effects: bool = False
+    training: StepByStep = field(default_factory=StepByStep)
+
+    def __post_init__(self) -> None:
+        try:
+            one_of("auto", *MODELS)(self.model, "model")
+        except InputError as error:
+            raise UsageError(str(error)) from None
+        whole(0, 2**32 - 1)(self.training.seed, "seed")
+
+
+@dataclass(frozen=True)
+class WorkOptions:
+    """Where a fit works, and with what.
+
+    Attributes:
+        out: the folder for the model. A hidden folder beside it keeps finished work until the model
+            is saved, so that an interrupted fit resumes. None writes nothing.
+        memory: bytes that may be used for the rows, which are then sorted by bag into a file and
+            read from there; None keeps all rows in memory.
+        store: the folder for that file, kept for another fit to the same table; None for a hidden
+            one beside `out`, removed when the model is saved.
+        progress: show progress bars, and say where rows are sorted into.
+        ray: within it there is Ray, see `bagwise.ray_cluster.cluster`; candidates that are trained
+            step by step are trained there, several at a time, with the same result.
+        limits: sizes that decide how the table is read and fitted.
+        command: how the fit was called, for the report.
+    """
+
+    out: Path | None = None
+    memory: int | None = None
+    store: Path | None = None
+    progress: bool = False
+    ray: AbstractContextManager[object] | None = None
+    limits: Limits = LIMITS
+    command: str = ""
