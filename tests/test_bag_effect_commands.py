@@ -24,6 +24,7 @@ from bagwise.storage.array_files import load_arrays, save_arrays
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.effects import effects
 from bagwise.tables.use.estimate import GroupShare, estimate_shares
+from bagwise.wording.fit_words import verdict
 from fitted import NEW, B, fit_table, make_schools, sign
 
 
@@ -66,18 +67,18 @@ def predictions(made: Path, model: str, rows: str, out: Path, *more: Any) -> Pat
 def test_fit_says_that_bags_have_effects_and_without_the_option_that_they_should(
     made: Path,
 ) -> None:
-    assert "linear with bag effects (log-odds vary by 1." in (made / "fit.txt").read_text()
+    assert "linear model with bag effects (log-odds vary by 1." in (made / "fit.txt").read_text()
     model = FittedTable.load(made / "m")
     assert model.known_bags is not None
     assert 1.0 < np.sqrt(2) * model.known_bags.effects.tau < 1.9
     assert model.facts.bags_differ is None
-    assert not model.facts.is_overconfident()
-    assert "--bag-effects" not in model.facts.verdict()
+    assert not model.facts.is_overconfident
+    assert "--bag-effects" not in verdict(model.facts)
     plain = FittedTable.load(made / "plain").facts
     assert plain.bags_differ is not None
-    assert plain.bags_differ.clearly()
-    assert "log-odds vary by" in plain.verdict()
-    assert "`bagwise fit --bag-effects`" in plain.verdict()
+    assert plain.bags_differ.clearly
+    assert "log-odds vary by" in verdict(plain)
+    assert "`bagwise fit --bag-effects`" in verdict(plain)
 
 
 def test_new_rows_of_known_bags_are_predicted_better_and_those_of_new_bags_no_worse(
@@ -91,7 +92,7 @@ def test_new_rows_of_known_bags_are_predicted_better_and_those_of_new_bags_no_wo
         ]
         assert losses[0] < losses[1] - least
         said = (tmp_path / "m.txt").read_text()
-        assert f"{800 if least else 0} rows are of bags that the model knows" in said
+        assert f"{800 if least else 0} rows are in bags that the model knows" in said
         shown = command("evaluate", made / "m", made / rows, "--target", "truth")[1]
         assert f"log loss {losses[0]:.4f}" in shown
 
@@ -119,7 +120,7 @@ def test_the_bag_column_may_have_another_name_or_be_missing(made: Path, tmp_path
     assert code == 0, output
     assert (tmp_path / "q.csv").read_text() == expected.replace("school", "place", 1)
     code, output = command(*renamed)
-    assert "0 rows are of bags that the model knows" in output
+    assert "0 rows are in bags that the model knows" in output
     message = refused(
         "predict", made / "m", made / "new.csv", "--bag", "school,x", "--out", tmp_path / "r.csv"
     )
@@ -230,8 +231,8 @@ def test_where_there_are_no_effects_nothing_gets_worse(tmp_path: Path) -> None:
     plain = fit_table(*where, model="linear", out=folder / "plain").facts
     own = fit_table(*where, bag_effects=True, out=folder / "m").facts
     assert plain.bags_differ is not None
-    assert not plain.bags_differ.clearly()
-    assert "--bag-effects" not in plain.verdict()
+    assert not plain.bags_differ.clearly
+    assert "--bag-effects" not in verdict(plain)
     assert own.held_out.log_likelihood > plain.held_out.log_likelihood - 0.002
     known = ("--bag", "school", "--labels", folder / "bags.csv")
     for rows, more in (("new.csv", ()), ("others.csv", ()), ("new.csv", known)):
@@ -251,7 +252,7 @@ def test_features_that_say_nothing_are_no_success_because_bags_differ(tmp_path: 
     (folder / "rows.csv").write_text("\n".join([lines[0], *noise]) + "\n")
     where = (folder / "rows.csv", "school", folder / "bags.csv")
     facts = fit_table(*where, bag_effects=True).facts
-    assert "has learnt something" not in facts.verdict()
+    assert facts.verdict != "learned"
 
 
 def test_what_cannot_have_bag_effects_is_named(made: Path, tmp_path: Path) -> None:
@@ -322,12 +323,14 @@ def test_estimate_asks_which_bag_a_row_is_in(made: Path, tmp_path: Path) -> None
     assert "town" in refused(*estimate, "--bag", "town")
     code, output = command(*estimate, "--bag", "place", "--out", tmp_path / "place.csv")
     assert code == 0, output
-    assert "95 % interval" in output
+    assert "95% interval" in output
     n = len(read(made / "new.csv"))
-    known = f"{n:,} rows are of bags that the model knows, and have their effect; 0 are of others"
+    known = f"{n:,} rows are in bags that the model knows, and their effect is used."
     assert known in output
     output = command(*estimate, "--bag", "truth")[1]  # no bags of the model
-    assert f"0 rows are of bags that the model knows, and have their effect; {n:,} are" in output
+    assert (
+        f"0 rows are in bags that the model knows, and their effect is used; {n:,} other" in output
+    )
     same = ("estimate", made / "m", made / "new.csv", "--by", "truth", "--out")
     assert command(*same, tmp_path / "school.csv")[0] == 0
     assert read(tmp_path / "place.csv") == read(tmp_path / "school.csv")
@@ -425,7 +428,7 @@ def test_label_writes_the_likeliest_class_and_the_labeling_with_exact_counts(
     known = (made / "rows.csv", "--bag", "school", "--labels", made / "bags.csv", "--out")
     code, output = command("label", made / "plain", *known, tmp_path / "l.csv")
     assert code == 0, output
-    assert "`most_probable` is each row's likeliest class" in output
+    assert "it is each row's most likely class" in output
     rows = read(tmp_path / "l.csv")
     assert list(rows[0]) == ["school", "most_probable", "label", "p_fail", "p_pass"]
     for row in rows:
@@ -549,7 +552,7 @@ def test_a_class_that_never_occurs_changes_nothing_but_a_note(made: Path, tmp_pa
     assert code == 0, output
     assert "has no row of the class 'absent'; it is left out of the model" in output
     ours, theirs = (FittedTable.load(path).facts for path in (tmp_path / "m", made / "plain"))
-    assert ours.verdict() == theirs.verdict()
+    assert verdict(ours) == verdict(theirs)
     assert ours.held_out == theirs.held_out
     assert ours.data.classes == theirs.data.classes
     assert command(

@@ -27,6 +27,7 @@ from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.search import linear_candidates as linear
 from bagwise.tables.use.estimate import duncan_davis
+from bagwise.wording.table_words import label_numbers
 from fitted import fit_table, sign
 
 B, K = 30, 12
@@ -183,11 +184,11 @@ def test_every_kind_of_count_is_fitted_labelled_and_estimated(made: Made, tmp_pa
         fit = ("fit", made.rows, "--bag", "ward", "--labels", labels, "--model", "linear")
         output = done(*fit, *options, "--out", model)
         assert words in output
-        assert "predicted and given proportions" in output
+        assert "predicted and given shares" in output
         facts = FittedTable.load(model).facts
-        assert words in facts.data.counts_are
+        assert words in label_numbers(facts.data.labels)
         assert facts.data.inexact_bags > 0
-        assert "learnt something" in facts.verdict()
+        assert facts.verdict == "learned"
         assert facts.held_out.covered_bags == len(facts.held_out.bags) - facts.data.inexact_bags
         header = (model / "held_out_bags.csv").read_text().split("\n")[0]
         assert "expected_yes,least_yes,most_yes,predicted_yes,low_yes,high_yes" in header
@@ -202,7 +203,7 @@ def test_every_kind_of_count_is_fitted_labelled_and_estimated(made: Made, tmp_pa
             "label", model, made.rows, *known, "--out", tmp_path / "labels.csv", "--force"
         )
         assert words in output
-        assert "need not be exactly" in output
+        assert "need not match them exactly" in output
         rows = list(table_of(tmp_path / "labels.csv"))
         right = np.mean(
             [(row["label"] == "yes") == y for row, y in zip(rows, made.y.flat, strict=True)]
@@ -378,11 +379,11 @@ def test_labelled_rows_are_learnt_from_and_are_no_feature(made: Made, tmp_path: 
     for labels, options in ((made.exact, ()), (made.noisy, ("--noise", "laplace:2"))):
         fit = ("fit", made.labelled, "--bag", "ward", "--labels", labels, "--row-labels", "truth")
         output = done(*fit, *options, "--model", "linear", "--out", tmp_path / "m")
-        assert "labelled rows" in output
+        assert "labeled rows" in output
         model = FittedTable.load(tmp_path / "m")
         facts = model.facts
         assert model.columns.names == ["a", "b"]
-        assert facts.data.labelled_rows == made.n_labelled
+        assert facts.data.labeled_rows == made.n_labelled
         assert facts.data.n_bags == B + 2
         assert len(facts.held_out.bags) == B
         assert "row 361" not in (tmp_path / "m" / "held_out_bags.csv").read_text()
@@ -413,7 +414,7 @@ def test_a_perceptron_learns_from_labelled_rows(made: Made) -> None:
         lr=0.003,
         epochs=5,
     )
-    assert fitted.facts.data.labelled_rows == made.n_labelled
+    assert fitted.facts.data.labeled_rows == made.n_labelled
     assert fitted.facts.settings.model == "mlp"
 
 
@@ -474,20 +475,26 @@ def test_what_is_known_of_counts_is_kept_and_checked(made: Made, tmp_path: Path)
     )
     path = tmp_path / "m" / "fit.json"
     content = json.loads(path.read_text())
-    assert content["data"]["counts_are"] == "noisy counts, Laplace noise of width 2"
-    for name, wrong in (("counts_are", 3), ("inexact_bags", -1), ("labelled_rows", "x")):
-        shutil.copytree(tmp_path / "m", tmp_path / name)
+    noisy = {"kind": "noisy", "noise": "laplace", "width": 2, "clipped": False}
+    assert content["data"]["labels"] == noisy
+    for name, wrong in (
+        ("labels", 3),
+        ("labels", {"kind": "odd"}),
+        ("inexact_bags", -1),
+        ("labeled_rows", "x"),
+    ):
+        shutil.copytree(tmp_path / "m", tmp_path / name, dirs_exist_ok=True)
         damaged = content | {"data": content["data"] | {name: wrong}}
         (tmp_path / name / "fit.json").write_text(json.dumps(damaged))
         with pytest.raises(ValueError, match=name):
             FittedTable.load(tmp_path / name).facts  # noqa: B018
-    for name in ("counts_are", "inexact_bags", "labelled_rows"):
+    for name in ("labels", "inexact_bags", "labeled_rows"):
         del content["data"][name]
     del content["held_out"]["covered_bags"]
     path.write_text(json.dumps(content))
     sign(tmp_path / "m")
     facts = FittedTable.load(tmp_path / "m").facts  # as an earlier version wrote it
-    assert (facts.data.counts_are, facts.data.labelled_rows) == ("", 0)
+    assert (facts.data.labels, facts.data.labeled_rows) == ({}, 0)
 
 
 def some_bags() -> Bags:
@@ -552,7 +559,7 @@ def test_a_class_that_nobody_counted_is_judged_by_no_bag() -> None:
     assert facts.error[0] == pytest.approx(0, abs=1e-6)
     assert facts.error[1:] == [None, None]
     assert facts.bags[0].true[1:] == [None, None]
-    assert facts.coverage == {}
+    assert facts.coverage == []
     table = held_out_table(
         np.full((36, 3), np.log(1 / 3)), bags, np.array(list("abcd")), ["x", "y", "z"]
     )

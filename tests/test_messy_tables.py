@@ -155,7 +155,7 @@ def test_label_keeps_known_labels_if_it_is_told_them(made: Path, tmp_path: Path)
     given = ("--bag", "ward", "--labels", made / "bags.csv", "--out", tmp_path / "o.csv")
     code, output = command("label", made / "labelled", made / "rows.csv", *given)
     assert code == 0
-    assert "--row-labels COLUMN keeps them" in output
+    assert "Keep them with --row-labels" in output
     told = (*given, "--row-labels", "dx")
     code, output = command("label", made / "labelled", made / "rows.csv", *told)
     assert code == 0
@@ -172,23 +172,23 @@ def test_label_keeps_known_labels_if_it_is_told_them(made: Path, tmp_path: Path)
 def test_estimate_says_which_rows_are_unlike_those_of_fit(made: Path, tmp_path: Path) -> None:
     unseen = rows_file(tmp_path / "unseen.csv", sex=["x"] * len(WARD))
     _, output = command("estimate", made / "model", unseen, "--by", "sex")
-    assert "sex: 240 rows have a category not seen in fit." in output
+    assert "sex: 240 rows have a category not seen in training." in output
     far = rows_file(tmp_path / "far.csv", score=SCORE * 1000)
     _, output = command("estimate", made / "model", far, "--by", "ward")
-    assert "rows have a value far from those of fit" in output
+    assert "rows have a value far from those in training" in output
 
 
 def test_estimate_says_which_shares_contradict_the_counts(made: Path) -> None:
     given = ("--by", "ward", "--bag", "ward", "--labels", made / "bags.csv")
     _, output = command("estimate", made / "model", made / "rows.csv", *given)
     assert "a share cannot lie outside its bounds." in output
-    assert "of 20 shares lie outside: they are the model's" in output
-    assert "add up the p_ columns of `bagwise label`" in output
+    assert "of 20 estimated shares lie outside" in output
+    assert "add up its p_ columns" in output
     _, output = command(
         "estimate", made / "model", made / "rows.csv", *given, "--labels-are", "relative"
     )
     assert "cannot lie outside" not in output
-    assert "whose totals are others" in output
+    assert "The label file has other totals" in output
 
 
 def test_groups_that_cannot_be_are_named(made: Path, tmp_path: Path) -> None:

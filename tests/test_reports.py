@@ -154,7 +154,7 @@ def test_the_model_report_says_what_it_should(pages: dict[str, Path]) -> None:
         "bagwise fit &#39;&lt;rows&gt;.csv&#39;",
         "$a$ &amp; &lt;i&gt;",
         "&lt;b&gt;x&lt;/b&gt;",
-        "The model has learnt something",
+        "The model beats the overall shares",
     ):
         assert part in text
     assert "<b>x</b>" not in text
@@ -178,13 +178,13 @@ def test_the_model_report_names_every_limitation(
         rounding=0.02,
         bags_left_out=2,
         bags_left_out_names=["<lost>", "gone"],
-        counts_are="ranges",
+        labels={"kind": "ranges"},
         inexact_bags=3,
         files=["<1>", "2", "3", "4"],
     )
     odd = replace(facts, data=data, surprising=[], command="", curve=[], folds=5)
     monkeypatch.setattr(FittedTable, "facts", odd)
-    weak = [Effect("x", "b", 0.5, 1.0, -1.5, 2.5, (0.5, -1.5, 2.5), "1")] * 2
+    weak = [Effect("x", "b", 0.5, 1.0, -1.5, 2.5, (0.5, -1.5, 2.5), "numeric")] * 2
     monkeypatch.setattr(model_page, "effects", lambda model: weak)
     monkeypatch.setattr(FittedTable, "intervals", ())
     page = " ".join(model_report(model).split())
@@ -193,14 +193,14 @@ def test_the_model_report_names_every_limitation(
         "Only 20 bags.",
         "0 of 2 effects have a 95% interval without 0",
         "No single column has a clear effect.",
-        "The bags are large.",
+        "Large bags (median 400 rows)",
         "Classes with fewer than ten rows: b.",
-        "2 bags were left out",
+        "2 bags left out, found in only one of the files.",
         "2 that one file lacks: &lt;lost&gt;, gone",
-        "The largest change is 2.0%.",
+        "Proportions were rounded to counts, changing by up to 2.0%.",
         "The largest change is 2.00%.",
         "Predicted and given shares of held-out bags",
-        "The true shares are not known, only ranges.",
+        "The true shares are not known, only ranges of counts.",
         "Each bag has 400 rows.",
         "No bag's counts are less likely",
         "Each bag was held out once, in 5 folds.",

@@ -34,6 +34,7 @@ from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.values import numbers_of
 from bagwise.tables.use.effects import effects
 from bagwise.tables.use.evaluate import evaluate_table
+from bagwise.wording import table_words
 from fitted import fit_table
 
 
@@ -263,8 +264,9 @@ def test_other_far_values_are_taken_for_the_last_ordinary_one() -> None:
     surprises = Surprises()
     X = Columns((column,)).encode(batch_of({"age": [1e9, 80, 40]}), 0, surprises)
     assert X[0] == X[1] != X[2]
-    assert surprises.lines() == [
-        "age: 1 row has a value far from those of fit, which is taken for the nearest that is not."
+    assert table_words.surprises(surprises) == [
+        "age: 1 row has a value far from those in training, which is read as the nearest ordinary "
+        "value."
     ]
 
 

@@ -72,11 +72,11 @@ def table(made: Path, tmp_path: Path) -> Path:
 def test_fit_says_what_it_did(made: Path) -> None:
     output = (made / "fit.txt").read_text()
     for text in (
-        "300 of 300 rows",
-        "24, of ",
-        "patient is left out: almost every row has another text",
-        "clinic is left out: always 'north'",
-        "linear, cc, learning rate 0.03, 15 epochs",
+        "300 of 300",
+        "24 of ",
+        "patient is left out: almost every row has a different text",
+        "clinic is left out: always north",
+        "linear model, cc, learning rate 0.03, 15 epochs",
         "log-likelihood per row",
         "overall share",
     ):
@@ -247,8 +247,8 @@ def test_new_categories_and_missing_values_are_reported(made: Path, tmp_path: Pa
     path.write_text("blood,smoker,group\n1.5,true,AB\n,,A\n")
     code, output = command("predict", made / "m", path, "--out", tmp_path / "p.csv")
     assert code == 0
-    assert "group: 1 row has a category not seen in fit." in output
-    assert "smoker: 1 row has no value; in fit all had." in output
+    assert "group: 1 row has a category not seen in training." in output
+    assert "smoker: 1 row has no value; all training rows had one." in output
     assert "blood" not in output  # values were missing there before
 
 

@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 from bagwise.bags import FloatArray, IntArray
 from bagwise.cli import app
 from bagwise.limits import Limits
-from bagwise.tables.model.bag_differences import BagsDiffer
+from bagwise.tables.model.fit_facts import BagsDiffer, Coverage
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.linear_model import LinearModel
 from bagwise.tables.search import linear_candidates as linear
 from bagwise.tables.use.evaluate import evaluate_table
+from bagwise.wording import fit_words
 from fitted import fit_table
 
 
@@ -62,15 +63,15 @@ def test_the_linear_model_is_that_of_maximum_likelihood(plain: tuple[Path, str, 
     assert settings.model == "linear"
     assert settings.lr is settings.epochs is None
     assert settings.ridge is not None
-    assert "by maximum likelihood with ridge" in settings.in_words()
+    assert "by maximum likelihood with ridge" in fit_words.settings(settings)
     assert model.facts.curve == []
     slope = slopes(model).tolist()
     assert 1.2 < slope[0] < 2.8  # 2, of columns that are nearly standard
     assert -1.7 < slope[1] < -0.4
     assert abs(slope[2]) < 0.5
     assert evaluate_table(model, plain[0].with_name("truth.csv"), "truth").accuracy > 0.78
-    assert "The model has learnt something." in model.facts.verdict()
-    assert not model.facts.is_overconfident()
+    assert model.facts.verdict == "learned"
+    assert not model.facts.is_overconfident
 
 
 def test_chance_does_not_decide(plain: tuple[Path, str, Path]) -> None:
@@ -159,7 +160,7 @@ def test_noise_is_not_said_to_have_been_learnt(tmp_path: Path) -> None:
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(240, 3)), rng.integers(2, size=240)
         facts = fit_table(*write(tmp_path, X, y, np.arange(240) % 24), model="linear").facts
-        said.append("has learnt something" in facts.verdict())
+        said.append(facts.verdict == "learned")
     assert sum(said) <= 1
 
 
@@ -169,21 +170,22 @@ def test_why_counts_miss_their_intervals_is_said_only_where_it_is_known(tmp_path
     bag = np.arange(400) % 20
     facts = fit_table(*write(tmp_path, X, drawn(rng, X[:, 0]), bag), model="linear").facts
     assert facts.bags_differ is not None
-    for p_value, counts_are, bag_effects, said, offered in (
-        (1e-6, "", None, "bags differ in more than", True),
-        (0.5, "", None, "learnt from few bags", False),
-        (None, "", None, "bags may differ in more than", True),
-        (None, "shares of 1 decimal", None, "bags may differ in more than", False),
-        (None, "", 0.01, "learnt from few bags", False),
+    for p_value, inexact_bags, bag_effects, said, offered in (
+        (1e-6, 0, None, "Bags differ by more than", True),
+        (0.5, 0, None, "Perhaps there are too few bags", False),
+        (None, 0, None, "Perhaps bags differ by more than", True),
+        (None, 20, None, "Perhaps bags differ by more than", False),
+        (None, 0, 0.01, "Perhaps there are too few bags", False),
     ):
-        told = replace(
+        odd = replace(
             facts,
             bags_differ=None if p_value is None else BagsDiffer(1.0, p_value),
-            held_out=replace(facts.held_out, coverage={"95 %": 0.5}),
-            data=replace(facts.data, counts_are=counts_are),
+            held_out=replace(facts.held_out, coverage=[Coverage(0.95, 0.5)]),
+            data=replace(facts.data, inexact_bags=inexact_bags),
             settings=replace(facts.settings, bag_effects=bag_effects),
-        ).verdict()
-        assert "Only 50% of the counts lie in their 95 % intervals" in told
+        )
+        told = fit_words.verdict(odd)
+        assert "only 50% of the counts lie in their 95% intervals" in told
         assert said in told
         assert ("--bag-effects" in told) == offered
 
@@ -194,8 +196,8 @@ def test_bags_that_differ_by_more_than_their_rows_are_noticed(tmp_path: Path) ->
     X = rng.normal(size=(1200, 2))
     y = drawn(rng, X[:, 0] + rng.normal(scale=1.5, size=40)[bag])
     facts = fit_table(*write(tmp_path, X, y, bag), model="linear", out=tmp_path / "m").facts
-    assert facts.is_overconfident()
-    assert "bags differ in more than their rows explain" in facts.verdict()
+    assert facts.is_overconfident
+    assert "Bags differ by more than their rows explain" in fit_words.verdict(facts)
     rows, out = str(tmp_path / "rows.csv"), str(tmp_path / "p.csv")
     shown = CliRunner().invoke(app, ["predict", str(tmp_path / "m"), rows, "--out", out]).output
-    assert "bags differ in more than their rows explain" in " ".join(shown.split())
+    assert "Bags differ by more than their rows explain" in " ".join(shown.split())

@@ -137,7 +137,7 @@ def test_pictures_are_drawn_on_the_axes_that_are_given(model: TableModel) -> Non
 def test_rows_unlike_those_of_the_fit_are_a_warning(model: TableModel) -> None:
     new = read(NEW)
     new.loc[1, "income"] = 1e9
-    with pytest.warns(UserWarning, match="income: 1 row has a value far from those of fit"):
+    with pytest.warns(UserWarning, match="income: 1 row has a value far from those in training"):
         model.predict(new)
 
 

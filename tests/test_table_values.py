@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bagwise import read_bags
-from bagwise.tables.encode.columns import Columns, Inputs
+from bagwise.tables.encode.columns import Columns, Inputs, LeftOut
 from bagwise.tables.encode.learn_columns import ColumnLearner
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.read.source import FileSource
@@ -174,7 +174,7 @@ def test_a_time_of_day_is_no_feature_in_csv_and_parquet(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "rows.parquet")
     for file in (path, tmp_path / "rows.parquet"):
         learner = ColumnLearner(FileSource(file).schema)
-        assert learner.left_out == {"x": "of type time64[us]"}
+        assert learner.left_out == {"x": LeftOut("type", "time64[us]")}
 
 
 def test_a_column_without_any_value_is_left_out_also_where_it_is_asked_for(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_column_without_any_value_is_left_out_also_where_it_is_asked_for(tmp_p
     path.write_text("x,y\n" + "NA,1\n,2\n#NA,3\n")
     learner = ColumnLearner(FileSource(path).schema, ["x", "y"])
     assert learner.names == ["y"]
-    assert learner.left_out == {"x": "no row has a value"}
+    assert learner.left_out == {"x": LeftOut("empty")}
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,13 @@ from bagwise.tables.assess.held_out import (
     count_levels,
     surprising_bags,
 )
-from bagwise.tables.encode.columns import Columns, Surprises
+from bagwise.tables.encode.columns import Columns, LeftOut, Surprises
 from bagwise.tables.encode.learn_columns import ColumnLearner
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.values import numbers_of
 from bagwise.tables.use.evaluate import calibration_error
+from bagwise.wording import table_words
 
 
 def log_probabilities(logits: Any) -> FloatArray:
@@ -145,9 +146,9 @@ def test_columns_are_recognised_and_encoded() -> None:
     }
     columns = learn(table)
     assert columns.left_out == {
-        "list": "of type list<item: int64>",
-        "same": "always 1",
-        "empty": "no row has a value",
+        "list": LeftOut("type", "list<item: int64>"),
+        "same": LeftOut("constant", "1"),
+        "empty": LeftOut("empty"),
     }
     assert columns.encoded_names == [
         "age",
@@ -191,7 +192,7 @@ def test_new_categories_and_missing_values_are_zeros_and_are_counted() -> None:
     new = pa.RecordBatch.from_pydict({"x": [None, float("inf")], "c": ["z", None]})
     assert not columns.encode(new, 0, surprises).any()
     assert (surprises.missing["x"], surprises.unseen["c"], surprises.missing["c"]) == (2, 1, 1)
-    assert len(surprises.lines()) == 4
+    assert len(table_words.surprises(surprises)) == 4
 
 
 def test_rare_categories_share_a_column_and_identifiers_are_left_out() -> None:
@@ -202,7 +203,7 @@ def test_rare_categories_share_a_column_and_identifiers_are_left_out() -> None:
     }
     columns = learn(table)
     assert columns.encoded_names == ["town=a", "town=b", "town=(other)"]
-    assert columns.left_out == {"id": "almost every row has another text"}
+    assert columns.left_out == {"id": LeftOut("unique_text")}
     X = columns.encode(pa.RecordBatch.from_pydict({"town": ["b", "hamlet"], "id": ["x", "y"]}))
     assert X.tolist() == [[0, 1, 0], [0, 0, 1]]
 
@@ -228,7 +229,7 @@ def test_categories_of_numbers_are_the_same_in_fit_and_predict(tmp_path: Path) -
     surprises = Surprises()
     for batch in FileSource(rows, typed=False).batches():
         assert (columns.encode(batch, 0, surprises).sum(axis=1) == 1).all()
-    assert not surprises.lines()
+    assert not table_words.surprises(surprises)
 
 
 def test_na_is_a_name_for_a_bag_and_no_number(tmp_path: Path) -> None:
@@ -304,7 +305,9 @@ def test_infinite_values_are_noted_with_their_column() -> None:
         columns = learn(table)
     surprises = Surprises()
     columns.encode(pa.RecordBatch.from_pydict(table), 0, surprises)
-    assert "x: 2 rows have an infinite value, which is taken for missing." in surprises.lines()
+    assert "x: 2 rows have an infinite value, which is read as missing." in table_words.surprises(
+        surprises
+    )
 
 
 def test_numbers_of_rows_are_left_out_unless_they_are_wanted() -> None:
@@ -319,7 +322,7 @@ def test_numbers_of_rows_are_left_out_unless_they_are_wanted() -> None:
     }
     columns = learn(table)
     assert columns.names == ["age", "gaps", "x"]
-    assert all("numbers the rows" in why for why in columns.left_out.values())
+    assert set(columns.left_out.values()) == {LeftOut("row_number")}
     assert learn(table, features=["shuffled"]).names == ["shuffled"]
     assert learn({name: column[:19] for name, column in table.items()}).names == list(table)
 
@@ -654,7 +657,7 @@ def test_coverage_of_a_model_that_is_right_is_what_it_says(size: int) -> None:
         assert kstest(levels[:, c], "uniform").pvalue > 1e-3
     certain = log_probabilities(1e3 * np.eye(2)[[0, 0, 0, 0]])
     wrong = assess(certain, Bags([4], [[1, 3]]), np.array(["a"]), np.array([0.5, 0.5]))
-    assert set(wrong.coverage.values()) == {0.0}
+    assert {c.share for c in wrong.coverage} == {0.0}
 
 
 def test_wrong_counts_are_the_most_surprising() -> None:

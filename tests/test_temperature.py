@@ -23,6 +23,7 @@ from bagwise.tables.model.fit_file import from_json, to_json
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.training.divide_logits import divide_logits
 from bagwise.training.evaluation import predict_logits
+from bagwise.wording import fit_words
 from fitted import fit_table
 
 
@@ -95,7 +96,7 @@ def test_predictions_have_the_temperature_and_the_model_says_so(
     expected = tempered(plain.log_probs(inputs), 2.0)
     np.testing.assert_allclose(model.log_probs(inputs), expected, rtol=1e-9)
     assert model.facts.settings.temperature == 2.0
-    assert "too sure of itself: its log-odds are divided by 2.00" in model.facts.calibration()
+    assert "log-odds were divided by 2.00" in fit_words.calibration(model.facts)
     assert model.intervals is not None  # coefficients are those of the fit, without a temperature
     assert plain.intervals is not None
     np.testing.assert_allclose(model.intervals.fit.weights, plain.intervals.fit.weights)

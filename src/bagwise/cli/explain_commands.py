@@ -51,16 +51,16 @@ def explain(
     out: Out = None,
     force: Force = False,
 ) -> None:
-    """Show what each column does, with its 95 % interval.
+    """Show what each column does, with its 95% interval.
 
-    Of a linear model: its effect on the log-odds of a class, that of one standard deviation of the
-    column, or of a category, and of one unit; of two classes it is on the log-odds of the second,
-    of more on each against the mean of all.
+    For a linear model: its effect on the log-odds of a class, for one standard deviation of the
+    column or for a category, and for one unit. With two classes it is on the log-odds of the
+    second; with more, on each against the mean of all.
 
-    With rows, --bag and --labels, of any model: by how much the counts of the bags become less
-    probable when the column is shuffled.
+    With rows, --bag and --labels, for any model: how much less likely the counts of the bags become
+    when the column is shuffled.
 
-    Intervals allow for the bags being a sample.
+    Intervals allow for the sampling of bags.
     """
     from bagwise.cli.label_options import label_spec_of
     from bagwise.tables.model.fitted_table import FittedTable
@@ -104,58 +104,56 @@ def counts_of(
 def _show_effects(fitted: FittedTable, found: list[Effect]) -> None:
     """A table for each class, but one of two classes."""
     from bagwise.cli.terminal import show_doubts
-    from bagwise.tables.use.effects import SHARED, too_few_bags
+    from bagwise.wording.table_words import unit
 
-    readable = [e for e in found if e.unit != SHARED]
+    readable = [e for e in found if e.unit != "shared"]
     labels = fitted.classes if len(fitted.classes) > 2 else fitted.classes[1:]
     most = max(MOST_SHOWN // len(labels), 3)
     for label in labels[:MOST_SHOWN]:
         against = "the mean of all classes" if len(labels) > 1 else repr(fitted.classes[0])
         table = Table(title=f"Effects on the log-odds of {label!r} against {against}")
         table.add_column("column", overflow="fold")
-        for name in ("effect", "95 % interval", "per unit"):
+        for name in ("effect", "95% interval", "per unit"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("unit")
         for e in [effect for effect in readable if effect.label == label][:most]:
             interval = f"{e.low:+.2f} to {e.high:+.2f}"
-            table.add_row(e.column, f"{e.effect:+.2f}", interval, f"{e.per_unit[0]:+.3g}", e.unit)
+            table.add_row(e.column, f"{e.effect:+.2f}", interval, f"{e.per_unit[0]:+.3g}", unit(e))
         console.print(table)
     _say_fewer(min(len(readable), most * len(labels[:MOST_SHOWN])), len(readable))
     console.print(
-        "An effect is that of one standard deviation of the column, or of the value; the surest "
-        "come first. An interval that holds 0 leaves open whether there is one."
+        "Effects are for one standard deviation of the column, or for the value. The clearest come "
+        "first. Where an interval contains 0, there may be no effect."
     )
-    if few := too_few_bags(fitted):
-        console.print(few)
-    show_doubts(fitted)
+    show_doubts(fitted, of_coefficients=True)
     for column in fitted.columns.columns:
         if column.shared:
             console.print(
-                f"{column.name}: the effects of {column.shared} columns that the rarer values "
-                "share by hash are not shown, as each is of many values; --out writes them too."
+                f"{column.name}: the effects of {column.shared} columns of hashed rare values are "
+                "not shown. Write them with --out."
             )
 
 
 def _show_importances(found: list[Importance]) -> None:
-    table = Table(title="Fall of the log-likelihood per row without a column, the largest first")
+    table = Table(title="Drop in log-likelihood per row when a column is shuffled")
     table.add_column("column", overflow="fold")
-    for name in ("fall", "95 % interval"):
+    for name in ("drop", "95% interval"):
         table.add_column(name, justify="right", no_wrap=True)
     for i in found[:MOST_SHOWN]:
         table.add_row(i.column, f"{i.fall:+.4f}", f"{i.low:+.4f} to {i.high:+.4f}")
     console.print(table)
     _say_fewer(len(found[:MOST_SHOWN]), len(found))
     console.print(
-        "By so much the counts of the bags become less probable when the column's values are "
-        "shuffled among all rows. A column that says the same as another one loses little alone; "
-        "on rows that the model was fitted to, one that says nothing loses a little too. An "
-        "interval that holds 0 leaves open whether the model needs the column."
+        "How much less likely the counts of the bags become when the column's values are shuffled "
+        "among all rows. A column that repeats another one drops little by itself. On the rows "
+        "that the model was fitted to, a column without information drops a little, too. Where an "
+        "interval contains 0, the model may not need the column."
     )
 
 
 def _say_fewer(shown: int, found: int) -> None:
     if shown < found:
-        console.print(f"{shown:,} of {found:,} lines; --out writes all of them to a file.")
+        console.print(f"{shown:,} of {found:,} lines are shown. Write all of them with --out.")
 
 
 @app.command(rich_help_panel=TABLES, has_json=True)
@@ -179,19 +177,18 @@ def estimate(
     out: Out = None,
     force: Force = False,
 ) -> None:
-    """Estimate the share of each class in groups of rows, with 95 % intervals.
+    """Estimate the share of each class in groups of rows, with 95% intervals.
 
-    Intervals are those of a linear model; of a perceptron there are shares alone. With bag effects,
-    rows of bags that the model knows have their effect, other bags are as bags are. Where the rows'
-    bags and their counts are given, the bounds that follow from these alone are shown beside: no
-    model can be right outside them.
+    Linear models have intervals; perceptrons have shares alone. With bag effects, rows of known
+    bags use their effect, and rows of other bags the mean over bags. Given the rows' bags and their
+    counts, the bounds that follow from the counts alone are shown, too: no model can be right
+    outside them.
     """
     from bagwise.cli.label_options import label_spec_of
     from bagwise.cli.terminal import show_doubts, show_surprises
     from bagwise.tables.encode.columns import Surprises
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import columns_of, spooled
-    from bagwise.tables.use.effects import too_few_bags
     from bagwise.tables.use.estimate import estimate_shares
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
@@ -223,9 +220,7 @@ def estimate(
     show_surprises(surprises)
     output.result(found)
     _show_shares(names, found, labels_are)
-    if few := too_few_bags(fitted):
-        console.print(f"{few} So do the shares, which come of the same fit.")
-    show_doubts(fitted)
+    show_doubts(fitted, of_coefficients=True)
 
 
 def refuse_picture(path: Path, force: bool) -> None:
@@ -275,9 +270,9 @@ def _show_shares(names: list[str], found: list[GroupShare], labels_are: LabelsAr
         show_known_bags(known, sum(group.rows for group in groups))
     if first.interval is None:
         console.print(
-            "There are no intervals: how sure a model is of its shares is known only of linear "
-            "models that bagwise fit has fitted by maximum likelihood (--model linear), of up to "
-            "2,000 coefficients, and whose folder has intervals.safetensors."
+            "There are no intervals: only linear models that were fitted by maximum likelihood "
+            "(--model linear) and have up to 2,000 coefficients have them, in "
+            "intervals.safetensors."
         )
 
 
@@ -285,23 +280,23 @@ def _say_bounds(found: list[GroupShare], labels_are: LabelsAre) -> None:
     """What the bounds mean, and whether shares lie outside."""
     if labels_are is LabelsAre.relative:
         console.print(
-            "The bounds are those of counts with the shares of the label file, whose totals are "
-            "others: they bound these rows only as far as the shares are theirs."
+            "The label file has other totals, so the bounds hold only if its shares are those of "
+            "these rows."
         )
     else:
-        console.print("By the counts of the bags alone, a share cannot lie outside its bounds.")
+        console.print("Given the counts of the bags, a share cannot lie outside its bounds.")
     pairs = [(s.share, s.bounds) for s in found if s.bounds is not None]
     outside = sum(not low - 5e-4 <= share <= high + 5e-4 for share, (low, high) in pairs)
     if outside:
         console.print(
-            f"{outside:,} of {len(pairs):,} shares lie outside: they are the model's, which does "
-            "not look at the counts here. Where groups are bags or nearly so, add up the p_ "
-            "columns of `bagwise label`, which does.",
+            f"{outside:,} of {len(pairs):,} estimated shares lie outside: the model does not use "
+            "the counts here. `bagwise label` does; where groups are bags, or nearly so, add up "
+            "its p_ columns.",
             highlight=False,
         )
 
 
-_RANGES = {"95 % interval": "interval", "bounds": "bounds"}
+_RANGES = {"95% interval": "interval", "bounds": "bounds"}
 _IMPORTANCE = ["column", "fall", "standard_error", "low", "high"]
 _EFFECT = [
     *("column", "class", "effect", "standard_error", "low", "high"),
@@ -310,7 +305,9 @@ _EFFECT = [
 
 
 def _effect(e: Effect) -> list[object]:
-    return [e.column, e.label, e.effect, e.error, e.low, e.high, *e.per_unit, e.unit]
+    from bagwise.wording.table_words import unit
+
+    return [e.column, e.label, e.effect, e.error, e.low, e.high, *e.per_unit, unit(e)]
 
 
 def _shares_file(names: list[str], found: list[GroupShare]) -> tuple[list[str], list[list[object]]]:

@@ -214,7 +214,9 @@ def fit(
     from bagwise.ray_cluster import cluster
     from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
     from bagwise.table_model import fit as fit_model
+    from bagwise.tables.model.fit_file import to_json
     from bagwise.tables.read.paths import spooled
+    from bagwise.wording.fit_words import true_or_given
 
     stopped = partial(_stopped, out, memory, store)
     with user_errors(stopped), spooled(data, sys.stdin.buffer) as files:
@@ -249,12 +251,11 @@ def fit(
             command=shlex.join(["bagwise", *sys.argv[1:]]),
         )
     fitted = found.fitted
-    output.result(fitted.facts)
+    output.result(to_json(fitted.facts))
     show_fit(fitted)
     console.print(
-        f"The model is in {out}; `bagwise report {out}` says more, and {out / HELD_OUT} has the "
-        f"{'given' if fitted.facts.data.counts_are else 'true'} and predicted counts of every "
-        "held-out bag.",
+        f"The model is in {out}. `bagwise report {out}` shows more; {out / HELD_OUT} has the "
+        f"{true_or_given(fitted.facts.data)} and predicted counts of every held-out bag.",
         soft_wrap=True,
     )
 

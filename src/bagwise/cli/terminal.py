@@ -12,10 +12,10 @@ from rich.table import Table
 from bagwise.cli.app import console
 from bagwise.errors import InputError
 from bagwise.tables.encode.columns import Surprises
-from bagwise.tables.model.bag_differences import log_odds
+from bagwise.tables.model.fit_facts import IDLE, log_odds
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.prediction_file import Written
-from bagwise.wording import counted
+from bagwise.wording import counted, fit_words, table_words
 
 if TYPE_CHECKING:
     from bagwise.tables.use.evaluate import Scores
@@ -26,52 +26,48 @@ MOST_SHOWN = 15  # classes in a square table of confusions
 def show_fit(fitted: FittedTable) -> None:
     """What was learnt from, what was chosen, and how well held-out bags are fitted."""
     facts, columns = fitted.facts, fitted.columns
-    data, settings = facts.data, facts.settings
+    data = facts.data
     shown = Table(show_header=False)
     shown.add_column(style="bold")
     shown.add_column(overflow="fold")
-    shown.add_row("instances", f"{data.rows_used:,} of {data.rows:,} rows")
+    shown.add_row("rows", f"{data.rows_used:,} of {data.rows:,}")
     shown.add_row(
         "bags",
-        f"{data.n_bags:,}, of {data.sizes.smallest:,} to {data.sizes.largest:,} rows "
+        f"{data.n_bags:,} of {data.sizes.smallest:,} to {data.sizes.largest:,} rows "
         f"(median {data.sizes.median:,.0f})"
         if data.sizes.smallest < data.sizes.largest
-        else f"{data.n_bags:,}, of {counted(data.sizes.largest, 'row', 'rows')} each",
+        else f"{data.n_bags:,} of {counted(data.sizes.largest, 'row', 'rows')} each",
     )
     if data.bags_left_out:
         names = ", ".join(data.bags_left_out_names[:8])
         shown.add_row("bags left out", f"{data.bags_left_out:,}: {names}")
-    if data.counts_are:
+    if data.inexact_bags:
         shown.add_row(
             "counts",
-            f"{data.counts_are} ({counted(data.inexact_bags, 'bag is', 'bags are')} not exact)",
+            f"{table_words.label_numbers(data.labels)} "
+            f"({counted(data.inexact_bags, 'bag is', 'bags are')} not exact)",
         )
-    if data.labelled_rows:
-        shown.add_row("labelled rows", f"{data.labelled_rows:,}")
+    if data.labeled_rows:
+        shown.add_row("labeled rows", f"{data.labeled_rows:,}")
     if data.rounding > 0:
-        shown.add_row(
-            "rounding", f"turns proportions into counts; off by up to {data.rounding:.2%}"
-        )
+        shown.add_row("rounding", f"changes proportions by up to {data.rounding:.2%}")
     shown.add_row(
         "features", f"{data.n_features} from {counted(len(columns.columns), 'column', 'columns')}"
     )
     for name, why in columns.left_out.items():
-        shown.add_row("", f"{name} is left out: {why}")
-    shown.add_row(
-        "model",
-        f"{settings.in_words()} ({facts.seconds:.0f} s in all)",
-    )
+        shown.add_row("", f"{name} is left out: {table_words.left_out(why)}")
+    shown.add_row("model", f"{fit_words.settings(facts.settings)} ({facts.seconds:.0f} s in all)")
     console.print(shown)
-    true = "given" if data.counts_are else "true"
-    table = Table(title=f"Held-out bags: predicted and {true} proportions")
-    table.add_column("class")
-    for name in ("overall share", "mean difference", "correlation"):
+    true = fit_words.true_or_given(data)
+    table = Table(title=f"Held-out bags: predicted and {true} shares")
+    table.add_column(fit_words.BY_CLASS[0])
+    for name in fit_words.BY_CLASS[1:]:
         table.add_column(name, justify="right")
-    for row in facts.by_class():
+    for row in fit_words.by_class(facts):
         table.add_row(*row)
     console.print(table)
-    console.print(facts.verdict(), highlight=False)
-    console.print(facts.calibration(), highlight=False)
+    for text in fit_words.paragraphs(facts):
+        console.print(text, highlight=False)
 
 
 def show_written(written: Written, out: Path) -> None:
@@ -82,8 +78,8 @@ def show_written(written: Written, out: Path) -> None:
         listed = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
         console.print(
             f"Note: {counted(written.rows_left_out, 'row is', 'rows are')} left out, and "
-            f"{counted(len(names), 'bag', 'bags')} that only one of the files "
-            f"has{': ' * bool(names)}{listed}",
+            f"{counted(len(names), 'bag', 'bags')} found in only one of the "
+            f"files{': ' * bool(names)}{listed}",
             soft_wrap=True,
             highlight=False,
         )
@@ -93,13 +89,13 @@ def show_written(written: Written, out: Path) -> None:
 def show_bags_used(written: Written) -> None:
     """What the bags of the rows were good for."""
     if written.tau is not None:
-        idle = log_odds(written.tau) < 0.05
+        vary = log_odds(written.tau)
         console.print(
-            "The shares of these bags are what their rows lead to expect; they change next to "
+            "The shares of these bags are as expected from their rows, so they change almost "
             "nothing."
-            if idle
-            else "The known shares of bags are taken into account: beyond what rows explain, "
-            f"log-odds vary by {log_odds(written.tau):.2f} between bags.",
+            if vary < IDLE
+            else "The known shares of the bags were used: beyond what rows explain, log-odds vary "
+            f"by {vary:.2f} between bags.",
             soft_wrap=True,
             highlight=False,
         )
@@ -109,13 +105,13 @@ def show_bags_used(written: Written) -> None:
 
 def show_known_bags(known: int, rows: int) -> None:
     """How many of the rows have the effect of their bag."""
-    ours = counted(known, "row is of a bag", "rows are of bags")
-    have = "has its" if known == 1 else "have their"
-    others = counted(rows - known, "is of another, and has", "are of others, and have")
-    hint = " A table that names the bags has the bag's columns, or --bag says which they are."
+    ours = counted(known, "row is in a bag", "rows are in bags")
+    have = "its" if known == 1 else "their"
+    others = counted(rows - known, "other row gets", "other rows get")
+    hint = " Name the bag's columns with --bag if the table has them under other names."
     console.print(
-        f"{ours} that the model knows, and {have} effect; {others} the mean over bags."
-        f"{hint * (not known)}",
+        f"{ours} that the model knows, and {have} effect is used"
+        f"{f'; {others} the mean over bags' * (known < rows)}.{hint * (not known)}",
         soft_wrap=True,
         highlight=False,
     )
@@ -124,17 +120,16 @@ def show_known_bags(known: int, rows: int) -> None:
 def show_label_columns(written: Written, relative: bool = False) -> None:
     """Which of the columns of `label` is for what."""
     totals = (
-        f"`label` is the most probable labeling of whole bags, given {written.counts_are}: for "
-        "totals, which need not be exactly those of the file."
-        if written.counts_are
-        else "`label` has the shares of the label file, as far as these rows can have them: for "
-        "totals."
+        f"Use `label` for totals: it is the most probable labeling of whole bags, given "
+        f"{table_words.label_numbers(written.labels)}, and need not match them exactly."
+        if written.labels
+        else "Use `label` for totals: it has the shares of the label file, as nearly as these rows "
+        "can."
         if relative
-        else "`label` has exactly the bags' counts: for totals."
+        else "Use `label` for totals: it has exactly the counts of the bags."
     )
     console.print(
-        f"{totals} `most_probable` is each row's likeliest "
-        "class by itself: for single rows, where it is right more often if the model is right.",
+        f"{totals} Use `most_probable` for single rows: it is each row's most likely class.",
         soft_wrap=True,
         highlight=False,
     )
@@ -143,26 +138,34 @@ def show_label_columns(written: Written, relative: bool = False) -> None:
 def show_unused_labels(model: FittedTable) -> None:
     """That `fit` knew labels of rows which `label` was not told."""
     with suppress(InputError):  # of a damaged fit.json
-        if model.facts.data.labelled_rows:
+        if model.facts.data.labeled_rows:
             console.print(
-                "Note: the model was fitted with labels of rows. --row-labels COLUMN keeps them.",
+                "Note: the model was fitted with labels of rows. Keep them with --row-labels.",
                 highlight=False,
             )
 
 
-def show_doubts(model: FittedTable) -> None:
-    """What `fit` said of a model, where there was reason to doubt it."""
+def show_doubts(model: FittedTable, of_coefficients: bool = False) -> None:
+    """What `fit` said of a model, where there was reason to doubt it.
+
+    Args:
+        model: a fitted one.
+        of_coefficients: whether what was shown depends on single coefficients.
+    """
     try:
         facts = model.facts
     except InputError:  # a damaged fit.json is no reason not to predict
         return
-    if facts.is_doubtful():
-        console.print(f"Note: when it was fitted: {facts.verdict()}", highlight=False)
+    many = fit_words.limitations(facts).get("many_coefficients")
+    if of_coefficients and many:
+        console.print(f"Limitations: {many}.", highlight=False)
+    if facts.is_doubtful:
+        console.print(f"Note on the fit: {fit_words.verdict(facts)}", highlight=False)
 
 
 def show_surprises(surprises: Surprises) -> None:
-    """What rows had that the training rows had not."""
-    for line in surprises.lines():
+    """What rows have that the training rows did not."""
+    for line in table_words.surprises(surprises):
         console.print(f"Note: {line}", soft_wrap=True, highlight=False)
 
 
@@ -177,7 +180,7 @@ def show_scores(scores: Scores) -> None:
     )
     console.print(
         f"For comparison: always the most frequent class, accuracy {scores.most_frequent:.2%}; "
-        f"every row the overall shares, log loss {scores.constant_log_loss:.4f}",
+        f"the overall shares for every row, log loss {scores.constant_log_loss:.4f}",
         soft_wrap=True,
     )
     if scores.unlabelled:

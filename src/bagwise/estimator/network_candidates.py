@@ -132,9 +132,9 @@ class Search:
             fold = self._fold(model, lr, epochs, split, f"first-{part}", bar, epochs)
             curve = _smooth(fold["curve"])
             best = best_index(curve.tolist(), "bag_loss")
-            setting = f"learning rate {lr:g}, left after {epochs} epochs on a part of the bags"
             of_bags = self._of_bags(fold["log_probs"][best], split[1])
-            found.append(Trial(model, setting, float(curve[best]), of_bags, lr=lr, epochs=epochs))
+            loss = float(curve[best])
+            found.append(Trial(model, loss, of_bags, lr=lr, epochs=epochs, some_bags=True))
         return sorted(found, key=by_loss)
 
     @cached_property
@@ -197,7 +197,6 @@ class Search:
                 ahead = -rival.of_bags[held_out].sum() / bags.sizes[held_out].sum()
                 if loss > ahead:
                     break
-        setting = f"learning rate {lr:g}, {best + 1} epochs"
         of_bags = np.full(len(bags), np.nan)
         log_probs = self.data.per_row(bags.n_classes, math.nan)
         for fold, (_, part) in zip(folds, self.splits, strict=False):
@@ -205,9 +204,8 @@ class Search:
             log_probs[bags.rows(part)] = found
             of_bags[part] = self._of_bags(found, part)[part]
         if len(folds) < len(self.splits):
-            setting += f", left after {len(folds)} of {len(self.splits)} parts"
-            return Trial(model, setting, loss, of_bags, lr=lr, epochs=best + 1)
-        return Trial(model, setting, loss, of_bags, log_probs, lr, best + 1, tuple(curve.tolist()))
+            return Trial(model, loss, of_bags, lr=lr, epochs=best + 1, folds=len(folds))
+        return Trial(model, loss, of_bags, log_probs, lr, best + 1, tuple(curve.tolist()))
 
     def _of_bags(self, log_probs: FloatArray, part: IntArray) -> FloatArray:
         """(B,) log P(S|X) of some bags by log-probabilities of their rows; NaN of the others, and

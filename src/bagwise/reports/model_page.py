@@ -14,9 +14,10 @@ from bagwise.reports.page import Picture, drawn, render
 from bagwise.tables.encode.number_columns import shown
 from bagwise.tables.model.fit_facts import FitFacts, SurprisingBag
 from bagwise.tables.model.fitted_table import FittedTable
-from bagwise.tables.use.effects import SHARED, Effect, effects
+from bagwise.tables.use.effects import Effect, effects
 from bagwise.tables.use.estimate import GroupShare
 from bagwise.tables.use.importance import Importance
+from bagwise.wording import fit_words, table_words
 
 _MOST_ROWS = 200  # of a table
 _MOST_CLASSES_OF_BAG = 6
@@ -53,7 +54,7 @@ def model_report(
         raise DamagedError(f"{source} is damaged: {error} Fit the model again.") from error
     answers = answers or Answers()
     found = effects(model) if model.intervals is not None else []
-    found = [effect for effect in found if effect.unit != SHARED]  # each is of many values
+    found = [effect for effect in found if effect.unit != "shared"]  # each is of many values
     return render(
         "model.html.jinja",
         facts=facts,
@@ -61,8 +62,9 @@ def model_report(
         columns=model.columns,
         as_written=shown,
         as_date=lambda days: np.datetime64(round(days), "D"),
-        true_or_given=_true_or_given(facts),
-        limits=overview.limitations(facts, bool(found)),
+        true_or_given=fit_words.true_or_given(facts.data),
+        fit_words=fit_words,
+        table_words=table_words,
         surprising=[(bag, _most_different(bag)) for bag in facts.surprising],
         most_rows=_MOST_ROWS,
         **_fit_pictures(facts),
@@ -72,15 +74,10 @@ def model_report(
     )
 
 
-def _true_or_given(facts: FitFacts) -> str:
-    """What shares of bags are called: true ones are not known where counts are not exact."""
-    return "given" if facts.data.counts_are else "true"
-
-
 def _fit_pictures(facts: FitFacts) -> dict[str, Any]:
     """Pictures of the fit to held-out bags, by class, of the training and of the bag sizes."""
     data, held_out = facts.data, facts.held_out
-    true = _true_or_given(facts)
+    true = fit_words.true_or_given(data)
     classes = [1]  # of two, the other one's pictures are the same, mirrored
     if len(data.classes) != 2:
         classes = np.argsort(data.shares)[::-1][: whiskers.MOST_CLASSES].tolist()

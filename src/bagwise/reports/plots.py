@@ -12,6 +12,7 @@ from bagwise.reports.whiskers import MOST_LINES, Line, draw_lines, largest_group
 from bagwise.tables.model.fit_facts import FitFacts
 from bagwise.tables.use.effects import Effect
 from bagwise.tables.use.estimate import GroupShare
+from bagwise.wording.fit_words import true_or_given
 
 
 def draw_effects(effects: Sequence[Effect], label: str, axes: Axes | None = None) -> Axes:
@@ -43,14 +44,18 @@ def draw_shares(
 def draw_calibration(facts: FitFacts, label: str, axes: Axes | None = None) -> Axes:
     """Mean true against mean predicted share of a class in groups of held-out bags."""
     found = _axes(axes)
-    draw_bins(found, label, facts.held_out.calibration[_place(facts, label)], _true(facts))
+    draw_bins(
+        found, label, facts.held_out.calibration[_place(facts, label)], true_or_given(facts.data)
+    )
     return found
 
 
 def draw_held_out(facts: FitFacts, label: str, axes: Axes | None = None) -> Axes:
     """True against predicted share of a class, a point for each held-out bag."""
     found = _axes(axes)
-    draw_proportions(found, label, _place(facts, label), facts.held_out.bags, _true(facts))
+    draw_proportions(
+        found, label, _place(facts, label), facts.held_out.bags, true_or_given(facts.data)
+    )
     return found
 
 
@@ -63,10 +68,6 @@ def _axes(axes: Axes | None, lines: int | None = None) -> Axes:
     size = (4.2, 4.0) if lines is None else (5.0, 1.2 + 0.24 * lines)
     made: Axes = pyplot.subplots(figsize=size, layout="constrained")[1]
     return made
-
-
-def _true(facts: FitFacts) -> str:
-    return "given" if facts.data.inexact_bags else "true"
 
 
 def _place(facts: FitFacts, label: str) -> int:

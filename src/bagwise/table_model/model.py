@@ -14,6 +14,7 @@ from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
 from bagwise.tables.read.paths import columns_of
 from bagwise.tables.use.prediction_file import LABEL, Collected, Destination, Written
+from bagwise.wording import fit_words, table_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -191,7 +192,7 @@ class TableModel:
         }
         for place, name in enumerate(("per_unit", "per_unit_low", "per_unit_high")):
             columns[name] = [e.per_unit[place] for e in found]
-        return self._frames.frame({**columns, "unit": [e.unit for e in found]})
+        return self._frames.frame({**columns, "unit": [table_words.unit(e) for e in found]})
 
     def conf_int(self, level: float = 0.95) -> Any:
         """Interval of each effect, a frame with `column`, `class`, `low` and `high`."""
@@ -288,15 +289,15 @@ class TableModel:
     def summary(self) -> Summary:
         """What was learned from, what was chosen, and how far to trust it."""
         facts = self.facts
-        data, settings = facts.data, facts.settings
+        data = facts.data
+        table = [fit_words.BY_CLASS, *fit_words.by_class(facts)]
         lines = [
             f"{data.rows_used:,} rows in {data.n_bags:,} bags, {data.n_features} features",
-            f"Model: {settings.in_words()}",
+            f"Model: {fit_words.settings(facts.settings)}",
             "",
-            f"{'class':<20} {'share':>8} {'error':>8} {'correlation':>12}",
-            *(f"{n[:20]:<20} {s:>8} {e:>8} {r:>12}" for n, s, e, r in facts.by_class()),
+            *(f"{n[:20]:<20} {s:>13} {e:>11} {r:>12}" for n, s, e, r in table),
             "",
-            facts.verdict(),
+            *fit_words.paragraphs(facts),
         ]
         return Summary("\n".join(lines))
 
@@ -331,10 +332,9 @@ class TableModel:
         facts = self.facts
         parts = [
             f"<p><b>{html.escape(repr(self))}</b></p>",
-            f"<p>{html.escape(facts.verdict())}</p>",
+            *(f"<p>{html.escape(text)}</p>" for text in fit_words.paragraphs(facts)),
+            _html_table(fit_words.BY_CLASS, fit_words.by_class(facts)),
         ]
-        head = ("class", "overall share", "mean difference", "correlation")
-        parts.append(_html_table(head, facts.by_class()))
         if self.fitted.of_intervals:
             from bagwise.tables.use.effects import effects
 
@@ -404,7 +404,7 @@ def _destination(
 
 
 def _warn_of(surprises: Surprises) -> None:
-    for line in surprises.lines():
+    for line in table_words.surprises(surprises):
         warnings.warn(line, UserWarning, stacklevel=3)
 
 

@@ -30,7 +30,7 @@ from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.fit_options import MODELS, ColumnOptions, ModelOptions, WorkOptions
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.label_file import read_labels
-from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings, Tried
+from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.network_room import REMEDY, network_room, there_is_torch
 from bagwise.tables.model.stored_covariance import fit_of, intervals_of
@@ -162,7 +162,7 @@ class _Fit:
         self.models = _models(self.model, len(self.targets.bags))
         if self.room is None and (self.models != ["linear"] or not self.by_likelihood):
             self.room = network_room("a table of so many rows, which is learnt from step by step,")
-        if self.rows.counts_are:
+        if not self.targets.bags.is_sharp.all():
             _say_expected(self.steps.method, self.steps.engine)
         return store
 
@@ -209,11 +209,11 @@ class _Fit:
                 lr=chosen.lr,
                 epochs=None if trained is None else trained.epochs,
                 ridge=chosen.ridge,
-                bag_effects=linear.tau_of(chosen),
+                bag_effects=chosen.fitted_tau,
                 seed=self.steps.seed,
                 temperature=fitted.temperature,
             ),
-            tried=[Tried(t.model, t.setting, t.bag_loss) for t in trials],
+            tried=[trial.facts for trial in trials],
             folds=len(self.splits),
             curve=_curve(trained, chosen, cross_validated),
             held_out=assess(
@@ -281,7 +281,7 @@ def _intervals(
     """What intervals of a linear model by maximum likelihood are made of."""
     if chosen.fitted is None or chosen.ridge is None:
         return {}
-    tau = linear.tau_of(chosen) or 0.0
+    tau = chosen.fitted_tau or 0.0
     model = fit_of(chosen.fitted["weights"], chosen.fitted["intercept"], chosen.ridge, tau)
     limits, progress = work.limits, work.progress
     if not data.fits(limits):

@@ -35,9 +35,9 @@ def data_facts(files: Sequence[Path], key: list[str], rows: MatchedRows) -> Data
         ),
         rounding=targets.rounding,
         n_features=len(rows.columns.encoded_names),
-        counts_are=rows.counts_are,
+        labels=rows.label_spec.to_json(),
         inexact_bags=int((~targets.bags.is_sharp).sum()),
-        labelled_rows=int((labels >= 0).sum()) if labels is not None else 0,
+        labeled_rows=int((labels >= 0).sum()) if labels is not None else 0,
     )
 
 

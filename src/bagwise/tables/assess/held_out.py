@@ -18,11 +18,17 @@ from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.posterior import bag_posterior, log_likelihoods
 from bagwise.posterior.poisson_binomial import count_intervals, count_probabilities
 from bagwise.tables.assess.baseline import baseline_log_likelihoods
-from bagwise.tables.model.fit_facts import BinOfBags, HeldOutBag, HeldOutFacts, SurprisingBag
+from bagwise.tables.model.fit_facts import (
+    BinOfBags,
+    Coverage,
+    HeldOutBag,
+    HeldOutFacts,
+    SurprisingBag,
+)
 
 SHOWN_BAGS = 1000
 SURPRISING = 15
-_INTERVALS = {"50 %": 0.5, "80 %": 0.8, "95 %": 0.95}
+_LEVELS = (0.5, 0.8, 0.95)  # of intervals
 _CHUNK = 500_000
 
 
@@ -59,12 +65,12 @@ def assess(
         baseline = log_likelihoods_with_effects(same, bags, of_same)
     ours = of_label_file(bags)
     sharp = ours[bags.is_sharp[ours]]
-    coverage = {}
+    coverage: list[Coverage] = []
     if len(sharp):
         rows = bags.rows(sharp)
         own = None if tau is None else tau[sharp]
         off_centre = 2 * np.abs(count_levels(log_probs[rows], bags.select(sharp), own) - 0.5)
-        coverage = {name: float((off_centre <= width).mean()) for name, width in _INTERVALS.items()}
+        coverage = [Coverage(level, float((off_centre <= level).mean())) for level in _LEVELS]
     predicted = (expected / bags.sizes[:, None])[ours]
     true, sizes, told = bags.proportions[ours], bags.sizes[ours], _told(bags)[ours]
     shown = np.unique(np.linspace(0, len(ours) - 1, min(len(ours), SHOWN_BAGS)).astype(int))
@@ -77,10 +83,8 @@ def assess(
         correlation=[
             _correlation(predicted[there, c], true[there, c]) for c, there in enumerate(told.T)
         ],
-        error=[
-            float(np.abs(predicted - true)[there, c].mean()) if there.any() else None
-            for c, there in enumerate(told.T)
-        ],
+        error=_errors(predicted, true, told),
+        baseline_error=_errors(np.broadcast_to(shares, true.shape), true, told),
         coverage=coverage,
         calibration=[
             _bins(predicted[there, c], true[there, c], variances[ours][there, c], sizes[there])
@@ -198,7 +202,7 @@ def held_out_table(
     tau: FloatArray | None = None,
 ) -> str:
     """CSV with a row for each bag: its size and, of each class, the true count, the predicted one
-    and the ends of the model's 95 % interval.
+    and the ends of the model's 95% interval.
 
     Where counts are not exact, `expected_...` by the label file alone, and the `least_...` and
     `most_...` that it allows, stand in place of the true ones.
@@ -277,6 +281,14 @@ def _correlation(predicted: FloatArray, true: FloatArray) -> float | None:
     if len(true) < 3 or min(predicted.std(), true.std()) < 1e-12:
         return None
     return float(np.corrcoef(predicted, true)[0, 1])
+
+
+def _errors(
+    predicted: FloatArray, true: FloatArray, told: npt.NDArray[np.bool_]
+) -> list[float | None]:
+    """(C,) mean absolute difference of proportions (B, C), of those that are known."""
+    gaps = np.abs(predicted - true)
+    return [float(gaps[there, c].mean()) if there.any() else None for c, there in enumerate(told.T)]
 
 
 def _bins(

@@ -17,10 +17,9 @@ from bagwise.errors import InputError
 from bagwise.tables.encode.hashing import hashed
 from bagwise.tables.read.notation import DATE_STYLES, STYLES, UNITS, Style, Written
 from bagwise.tables.read.values import category_texts, cleaned, numbers_of
-from bagwise.wording import counted
 
-FORMAT = 2
-OLDEST = 1  # that is still read: without what `_NEW` lists
+FORMAT = 3
+OLDEST = 1  # that is still read: without what `_NEW` lists; until 2, with sentences in `left_out`
 _FAR = 1e4  # standard deviations: farther values are taken to be so far
 Kind = Literal["numeric", "boolean", "date", "category", "ordered"]
 KINDS: tuple[Kind, ...] = ("numeric", "boolean", "date", "category", "ordered")
@@ -134,37 +133,18 @@ class Surprises:
         for field_ in fields(self):
             getattr(self, field_.name).update(getattr(other, field_.name))
 
-    def lines(self) -> list[str]:
-        """One sentence for each column."""
-        return [
-            *(
-                f"{name}: {_rows_have(n)} a category not seen in fit."
-                for name, n in _by(self.unseen)
-            ),
-            *(
-                f"{name}: {_rows_have(n)} no value; in fit all had."
-                for name, n in _by(self.missing)
-            ),
-            *(infinite_note(name, n) for name, n in _by(self.infinite)),
-            *(
-                f"{name}: {_rows_have(n)} a value far from those of fit, which is taken for the "
-                "nearest that is not."
-                for name, n in _by(self.far)
-            ),
-        ]
 
+@dataclass(frozen=True)
+class LeftOut:
+    """Why a column is left out.
 
-def infinite_note(name: str, n: int) -> str:
-    """What is said of infinite values."""
-    return f"{name}: {_rows_have(n)} an infinite value, which is taken for missing."
+    Attributes:
+        reason: "as_written" in files of earlier formats, which have a sentence.
+        value: the only one of a constant column, the type of one of another type, or the sentence.
+    """
 
-
-def _rows_have(n: int) -> str:
-    return counted(n, "row has", "rows have")
-
-
-def _by(counter: Counter[str]) -> Iterable[tuple[str, int]]:
-    return ((name, n) for name, n in counter.items() if n)
+    reason: Literal["empty", "constant", "row_number", "unique_text", "type", "as_written"]
+    value: str = ""
 
 
 @dataclass(frozen=True)
@@ -173,7 +153,7 @@ class Columns:
 
     Attributes:
         columns: those that are used.
-        left_out: name -> why.
+        left_out: why a column is not, by its name.
 
     >>> from bagwise.tables.encode.learn_columns import ColumnLearner
     >>> batch = pa.RecordBatch.from_pydict({"age": [30, 50, None], "sex": ["f", "m", None]})
@@ -187,7 +167,7 @@ class Columns:
     """
 
     columns: tuple[Column, ...]
-    left_out: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -230,20 +210,24 @@ class Columns:
     def to_json(self) -> dict[str, Any]:
         """As JSON can hold it."""
         columns = [asdict(column) for column in self.columns]
-        return {"format": FORMAT, "columns": columns, "left_out": self.left_out}
+        left_out = {name: asdict(why) for name, why in self.left_out.items()}
+        return {"format": FORMAT, "columns": columns, "left_out": left_out}
 
     @classmethod
     def from_json(cls, content: Any) -> Columns:
         """What `to_json` made, also in earlier versions; anything else is a ValueError."""
         record({"format": whole(OLDEST, FORMAT)}, others=_unseen)(content, "")
         known = _OLD if content["format"] == OLDEST else _OLD | _NEW
-        left_out = record({}, others=text)
+        why = (
+            text if content["format"] < 3 else record({"reason": _one_of(_REASONS), "value": text})
+        )
+        left_out = record({}, others=why)
         columns = list_of(record(known), 1)
         record({"format": _unseen, "columns": columns, "left_out": left_out})(content, "")
         made = tuple(_made(item, f"columns[{i}]") for i, item in enumerate(content["columns"]))
         if len({column.name for column in made}) < len(made):
             raise InputError("columns has a name more than once")
-        return cls(made, content["left_out"])
+        return cls(made, {name: _reason(why) for name, why in content["left_out"].items()})
 
 
 def _encode_numbers(
@@ -341,6 +325,7 @@ _OLD: dict[str, Check] = {
     "categories": list_of(text),
     "other": flag,
 }
+_REASONS = ("empty", "constant", "row_number", "unique_text", "type", "as_written")
 _SPREAD = number(above=0)
 _LOG = {"centre": number(), "scale": _SPREAD, "mean": number(), "std": _SPREAD}
 _NEW: dict[str, Check] = {
@@ -352,6 +337,11 @@ _NEW: dict[str, Check] = {
     "style": _one_of(STYLES),
     "unit": _one_of(UNITS),
 }
+
+
+def _reason(why: str | dict[str, str]) -> LeftOut:
+    """Why a column is left out, as a file says it."""
+    return LeftOut("as_written", why) if isinstance(why, str) else LeftOut(**why)  # type: ignore[arg-type]
 
 
 def _made(item: dict[str, Any], place: str) -> Column:

@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from bagwise.errors import InputError, Option
 from bagwise.limits import LIMITS, Limits
-from bagwise.tables.encode.columns import Columns, Kind
+from bagwise.tables.encode.columns import Columns, Kind, LeftOut
 from bagwise.tables.encode.number_columns import NumberLearner
 from bagwise.tables.encode.text_columns import CategoryLearner, OrderedLearner
 from bagwise.tables.read.values import is_text
+from bagwise.wording.table_words import left_out as words
 
 Ordered = Mapping[str, Sequence[str]]
 
@@ -52,18 +53,20 @@ class ColumnLearner:
                     Option("features"),
                     ", or leave it out there.",
                 )
-        self.left_out: dict[str, str] = {}
+        self.left_out: dict[str, LeftOut] = {}
         self._learners: dict[str, NumberLearner | CategoryLearner | OrderedLearner] = {}
         for name in wanted or schema.names:
             if name in unwanted:
                 continue
             kind = "category" if name in categorical else _kind(schema.field(name).type)
             if kind is None:
-                empty = pa.types.is_null(schema.field(name).type)
-                why = "no row has a value" if empty else f"of type {schema.field(name).type}"
+                found = schema.field(name).type
+                empty = pa.types.is_null(found)
                 if name in {*wanted, *ordered} and not empty:
-                    raise InputError(f"the column {name!r} is {why}, which cannot be a feature.")
-                self.left_out[name] = why
+                    raise InputError(
+                        f"the column {name!r} is of type {found}, which cannot be a feature."
+                    )
+                self.left_out[name] = LeftOut("empty") if empty else LeftOut("type", str(found))
             elif name in ordered or kind == "ordered":
                 self._learners[name] = OrderedLearner(name, ordered.get(name))
             elif kind == "category":
@@ -88,12 +91,12 @@ class ColumnLearner:
         columns, left_out = [], dict(self.left_out)
         for name, learner in self._learners.items():
             found = learner.finish()
-            if isinstance(found, str):
+            if isinstance(found, LeftOut):
                 left_out[name] = found
             else:
                 columns.append(found)
         if not columns:
-            reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+            reasons = "; ".join(f"{name}: {words(why)}" for name, why in left_out.items())
             raise InputError(f"no column is left to learn from ({reasons or 'all are excluded'}).")
         return Columns(tuple(columns), left_out)
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bagwise.errors import InputError
-from bagwise.tables.encode.columns import Column, Floats, Kind, Log, infinite_note
+from bagwise.tables.encode.columns import Column, Floats, Kind, LeftOut, Log
 from bagwise.tables.encode.survey_weights import looks_like_weights, weights_note
 from bagwise.tables.read.values import numbers_of
 from bagwise.wording import counted
@@ -65,14 +65,16 @@ class NumberLearner:
             self.mean += step * len(known) / n
         self.n = n
 
-    def finish(self) -> Column | str:
+    def finish(self) -> Column | LeftOut:
         """The column, or why it is left out."""
         for name, n in self.infinite.items():
-            warnings.warn(infinite_note(name, n), UserWarning, stacklevel=2)
+            rows = counted(n, "row has", "rows have")
+            note = f"{name}: {rows} an infinite value, which is read as missing."
+            warnings.warn(note, UserWarning, stacklevel=2)
         if not self.n:
-            return "no row has a value"
+            return LeftOut("empty")
         if self.n >= FEW and not self.missing and self.numbering and self.numbering.numbers_rows():
-            return "it numbers the rows; name it as a feature if it is more than that"
+            return LeftOut("row_number")
         std = math.sqrt(self.squares / self.n) if math.isfinite(self.squares) else math.inf
         column = Column(self.name, self.kind, self.mean, std, missing=self.missing > 0)
         unasked = self.kind == "numeric" and not self.wanted
@@ -81,7 +83,7 @@ class NumberLearner:
         return number_column(column, self.sample.values(), self.n)
 
 
-def number_column(column: Column, sample: Floats, n: int) -> Column | str:
+def number_column(column: Column, sample: Floats, n: int) -> Column | LeftOut:
     """A column with its limits, codes and log, or why it is left out; what is odd is a warning.
 
     Args:
@@ -109,7 +111,7 @@ def number_column(column: Column, sample: Floats, n: int) -> Column | str:
     if column.std <= 1e-13 * abs(column.mean):  # rounding errors
         column = replace(column, std=0.0, log=None)
     if column.std == 0 and not column.missing:
-        return f"always {shown(column, column.mean)}"
+        return LeftOut("constant", shown(column, column.mean))
     return column
 
 
@@ -137,7 +139,7 @@ def far_values(sample: Floats) -> Far:
 
     Up to three different ones on a side that are repeated, twice as far as all others, are codes
     (five times where some of the others are far too). Others are taken for the last ordinary value.
-    Where more than 5 % would be, or where the quartiles are the same, wider percentiles take their
+    Where more than 5% would be, or where the quartiles are the same, wider percentiles take their
     place.
 
     >>> ages = np.array([*range(20, 80), 99999, 99999])

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from bagwise.errors import InputError, Option
 from bagwise.limits import LIMITS, Limits
-from bagwise.tables.encode.columns import Column, Kind, level_texts
+from bagwise.tables.encode.columns import Column, Kind, LeftOut, level_texts
 from bagwise.tables.encode.number_columns import SAMPLE, number_column, shown
 from bagwise.tables.read.notation import (
     PLAIN,
@@ -54,20 +54,20 @@ class CategoryLearner:
         self.missing += texts.null_count
         self.tally.add(texts.drop_null())
 
-    def finish(self) -> Column | str:
+    def finish(self) -> Column | LeftOut:
         """The column, or why it is left out."""
         texts, rows = self.tally.result()
         distinct = len(texts) + self.tally.dropped
         if not len(texts):
-            return "no row has a value"
+            return LeftOut("empty")
         if not self.categorical:
             written = self._written(texts, rows)
             if written is not None:
                 return written
             if self.n >= 20 and distinct > 0.5 * self.n and not self.wanted:
-                return "almost every row has another text"
+                return LeftOut("unique_text")
         if len(texts) == 1 and not self.missing:
-            return f"always {texts[0].as_py()!r}"
+            return LeftOut("constant", texts[0].as_py())
         rare = 1 if self.n < 20 else max(2, self.n // 10_000)
         kept = int((rows[:MOST] >= rare).sum())
         if distinct <= MOST + SHARED:
@@ -90,7 +90,7 @@ class CategoryLearner:
             shared=shared,
         )
 
-    def _written(self, texts: pa.Array, rows: Rows) -> Column | str | None:
+    def _written(self, texts: pa.Array, rows: Rows) -> Column | LeftOut | None:
         """A column of numbers, dates or truth values, where the texts are written as such."""
         plain = cleaned(texts)
         there = plain.is_valid().to_numpy(zero_copy_only=False)
@@ -128,7 +128,7 @@ class CategoryLearner:
         self._note_spellings(texts)
         return None
 
-    def _dates(self, texts: pa.Array, rows: Rows, plain: pa.Array) -> Column | str | None:
+    def _dates(self, texts: pa.Array, rows: Rows, plain: pa.Array) -> Column | LeftOut | None:
         """Most of the texts look like dates."""
         written = dates_written(plain) or PLAIN
         if is_all(rewritten(plain, written) if written.style else plain, "date"):
@@ -148,7 +148,7 @@ class CategoryLearner:
         )
         return None
 
-    def _read(self, texts: pa.Array, rows: Rows, kind: Kind, written: Written) -> Column | str:
+    def _read(self, texts: pa.Array, rows: Rows, kind: Kind, written: Written) -> Column | LeftOut:
         """A column of what the texts say."""
         numbers = numbers_of(texts, kind, self.name, written=written)
         known = ~np.isnan(numbers)
@@ -219,12 +219,12 @@ class OrderedLearner:
         for entry in pc.value_counts(level_texts(values, self.levels)).to_pylist():
             self.rows[entry["values"]] += entry["counts"]
 
-    def finish(self) -> Column | str:
+    def finish(self) -> Column | LeftOut:
         """The column, or why it is left out."""
         levels = self.levels or []
         missing = self.rows.pop(None, 0)
         if not self.rows:
-            return "no row has a value"
+            return LeftOut("empty")
         if unknown := [text for text in self.rows if text not in levels]:
             n = sum(self.rows[text] for text in unknown)
             listed = ", ".join(map(repr, unknown[:5]))
@@ -235,7 +235,7 @@ class OrderedLearner:
                 ", or fix these cells.",
             )
         if len(self.rows) == 1 and not missing:
-            return f"always {next(iter(self.rows))!r}"
+            return LeftOut("constant", str(next(iter(self.rows))))
         places = {level: place for place, level in enumerate(levels)}
         total = sum(places[str(text)] * n for text, n in self.rows.items())
         mean = total / sum(self.rows.values())

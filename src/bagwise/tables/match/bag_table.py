@@ -20,7 +20,6 @@ from bagwise.tables.encode.columns import Columns, Inputs, Surprises
 from bagwise.tables.encode.learn_columns import ColumnLearner, Ordered, ordered_of
 from bagwise.tables.labels.bag_names import bag_ids, plain_name
 from bagwise.tables.labels.label_file import LabelTable, read_labels
-from bagwise.tables.labels.label_words import in_words
 from bagwise.tables.labels.one_class import completed
 from bagwise.tables.labels.row_label_column import RowLabels, with_row_labels
 from bagwise.tables.read.paths import columns_of
@@ -67,11 +66,6 @@ class MatchedRows:
     left_out: list[str]
     label_spec: LabelSpec
     alone: int = 0
-
-    @property
-    def counts_are(self) -> str:
-        """How counts that are not exact are known, in words; empty where all are exact."""
-        return "" if self.targets.bags.is_sharp.all() else in_words(self.label_spec)
 
 
 def read_bags(

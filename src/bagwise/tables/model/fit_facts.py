@@ -1,14 +1,31 @@
-"""What a fit found, for the terminal and the report."""
+"""What a fit found, in codes and numbers; `bagwise.wording.fit_words` says it in English.
+
+The types say what fit.json may hold: `bagwise.storage.typed_json` checks it by them.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple
 
-from bagwise.tables.model.bag_differences import IDLE, OFFER, BagsDiffer, log_odds
-from bagwise.wording import counted
+from msgspec import Meta
+
+LARGE = 1e100  # nothing that is measured is larger; NaN is outside, too
+Number = Annotated[float, Meta(ge=-LARGE, le=LARGE)]
+Amount = Annotated[float, Meta(ge=0, le=LARGE)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Positive = Annotated[int, Meta(ge=1, le=2**53)]
+Text = Annotated[str, Meta(pattern=r"\A[^\ud800-\udfff]*\Z")]  # that can be written again
+Verdict = Literal["learned", "chance", "nothing"]
+
+FEW_BAGS = 30
+IDLE = 0.05  # bag effects that change log-odds by less do nothing
+FEW_ROWS = 10
+LARGE_BAG = 200
+MUCH_ROUNDING = 0.005
 
 
 @dataclass(frozen=True)
@@ -16,199 +33,239 @@ class Histogram:
     """Numbers of bags by size.
 
     Attributes:
-        counts: of the bags in each range.
-        edges: of the ranges, one more.
+        counts: bags in each range.
+        edges: of the ranges, one more, growing.
     """
 
-    counts: Sequence[int]
-    edges: Sequence[float]
+    counts: Annotated[Sequence[Count], Meta(min_length=1)]
+    edges: Sequence[Amount]
 
 
 @dataclass(frozen=True)
 class BagSizes:
     """How many rows the bags have."""
 
-    smallest: int
-    median: float
-    largest: int
+    smallest: Positive
+    median: Annotated[float, Meta(ge=1, le=LARGE)]
+    largest: Positive
     histogram: Histogram
 
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What was learnt from.
+    """What was learned from.
 
     Attributes:
-        files: of the table; none of a data frame.
-        bag_columns: that say which bag a row is in.
+        files: of the table; none for a data frame.
+        bag_columns: name the bag of a row.
         rows: of the table.
-        rows_used: those in a bag whose counts are known.
-        n_bags: that were used.
-        bags_left_out: how many only one of the files has.
+        rows_used: in a bag whose counts are known.
+        n_bags: used.
+        bags_left_out: how many are in only one of the files.
         bags_left_out_names: of the first of these.
-        classes: the class labels.
-        shares: (C,) of all rows that were used.
+        classes: class labels.
+        shares: (C,) of all rows used.
         sizes: of the bags.
         rounding: largest difference between a proportion as given and one of the counts.
         n_features: encoded columns.
-        counts_are: how counts that are not exact are known, in words; empty where all are exact.
-        inexact_bags: how many bags have such counts.
-        labelled_rows: whose label is known.
+        labels: what the numbers of the label file are: `LabelSpec.to_json`; empty where old models
+            do not say it.
+        inexact_bags: how many bags have counts that are not exact.
+        labeled_rows: with a known label.
     """
 
-    files: Sequence[str]
-    bag_columns: Sequence[str]
-    rows: int
-    rows_used: int
-    n_bags: int
-    bags_left_out: int
-    bags_left_out_names: Sequence[str]
-    classes: Sequence[str]
-    shares: Sequence[float]
+    files: Sequence[Text]
+    bag_columns: Annotated[Sequence[Text], Meta(min_length=1)]
+    rows: Count
+    rows_used: Count
+    n_bags: Positive
+    bags_left_out: Count
+    bags_left_out_names: Sequence[Text]
+    classes: Annotated[Sequence[Text], Meta(min_length=2)]
+    shares: Sequence[Share]
     sizes: BagSizes
-    rounding: float
-    n_features: int
-    counts_are: str = ""
-    inexact_bags: int = 0
-    labelled_rows: int = 0
-
-    def knowledge(self) -> str:
-        """How the counts are known, in a few sentences; nothing where they are exact."""
-        text = ""
-        if self.counts_are:
-            some = f" in {self.inexact_bags:,} of {self.n_bags:,} bags"
-            text = (
-                f"The counts are not exact{some * (self.inexact_bags < self.n_bags)}: known are "
-                f"{self.counts_are}. The likelihood is that of what is known."
-            )
-        if self.labelled_rows:
-            text += f" The labels of {counted(self.labelled_rows, 'row', 'rows')} are known."
-        return text.strip()
+    rounding: Amount
+    n_features: Positive
+    labels: dict[str, Any] = field(default_factory=dict)
+    inexact_bags: Count = 0
+    labeled_rows: Count = 0
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """What was chosen or given: `lr` and `epochs` where the model was trained by gradient descent,
-    `ridge` where it was fitted by maximum likelihood, `bag_effects`, tau, where bags have effects;
-    the model's logits are divided by `temperature`, which its weights contain.
+    """What was chosen or given.
+
+    `lr` and `epochs` are of models trained by gradient descent, `ridge` of those fitted by maximum
+    likelihood, `bag_effects` (tau) of those with bag effects. The model's logits were divided by
+    `temperature`, which its weights contain.
     """
 
-    method: str
-    engine: str
-    model: str
-    lr: float | None
-    epochs: int | None
-    seed: int
-    ridge: float | None = None
-    temperature: float = 1.0
-    bag_effects: float | None = None
+    method: Text
+    engine: Text
+    model: Text
+    lr: Amount | None
+    epochs: Positive | None
+    seed: Count
+    ridge: Amount | None
+    temperature: Annotated[float, Meta(gt=0, lt=100)] = 1.0
+    bag_effects: Amount | None = None
 
-    def in_words(self) -> str:
-        """What was chosen, for people."""
-        if self.lr is None:
-            effects = ""
-            if self.bag_effects is not None:
-                effects = f" with bag effects (log-odds vary by {log_odds(self.bag_effects):.2f})"
-            return f"{self.model}{effects}, by maximum likelihood with ridge {self.ridge:.3g}"
-        epochs = "epoch" if self.epochs == 1 else "epochs"
-        return f"{self.model}, {self.method}, learning rate {self.lr:g}, {self.epochs} {epochs}"
-
-    def temperature_in_words(self) -> str:
-        """What the temperature means; nothing if it is 1."""
-        if self.temperature == 1:
-            return ""
-        was = "too sure of itself" if self.temperature > 1 else "not sure enough of itself"
-        return (
-            f"The model was {was}: its log-odds are divided by {self.temperature:.2f}, under which "
-            "held-out bags are clearly more probable."
-        )
+    @property
+    def log_odds(self) -> float | None:
+        """How much log-odds vary between bags, where they have effects; see `log_odds`."""
+        return None if self.bag_effects is None else log_odds(self.bag_effects)
 
 
-class Tried(NamedTuple):
-    """A candidate, what was tried in words, and its loss on held-out bags."""
+def log_odds(tau: float) -> float:
+    """How much the log-odds of two classes vary between bags, the standard deviation of each
+    class's effect being tau: they are a difference of two.
+    """
+    return math.sqrt(2) * tau
 
-    model: str
-    setting: str
+
+@dataclass(frozen=True)
+class BagsDiffer:
+    """What the test for bag effects found.
+
+    Attributes:
+        tau: the standard deviation of an effect of each bag and class.
+        p_value: of the likelihood-ratio test that there is none.
+    """
+
+    tau: Amount
+    p_value: Share
+
+    @property
+    def log_odds(self) -> float:
+        """See `log_odds`."""
+        return log_odds(self.tau)
+
+    @property
+    def clearly(self) -> bool:
+        """Whether that is no chance, and large enough to matter."""
+        return self.p_value < 0.01 and self.log_odds > 0.2
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A candidate, and its loss on held-out bags.
+
+    Attributes:
+        model: its name.
+        bag_loss: -log P(S|X) per row of held-out bags; NaN if training diverged.
+        ridge: see `FitSettings`, also for the next two.
+        lr: learning rate.
+        epochs: passes over the bags.
+        tau: of bag effects.
+        folds: on which it was tried, if fewer than all.
+        some_bags: whether it was tried on some of the bags only.
+    """
+
+    model: Text
     bag_loss: float
+    ridge: Amount | None = None
+    lr: Amount | None = None
+    epochs: Positive | None = None
+    tau: Amount | None = None
+    folds: Positive | None = None
+    some_bags: bool = False
 
 
 @dataclass(frozen=True)
 class CurvePoint:
     """An epoch: the training loss, and the loss of held-out bags, where they are known."""
 
-    epoch: float
-    train: float | None = None
-    held_out: float | None = None
+    epoch: Amount
+    train: Number | None = None
+    held_out: Number | None = None
 
 
 class BinOfBags(NamedTuple):
     """Bags with about the same predicted proportion of a class.
 
     Attributes:
-        predicted: mean of the instances.
+        predicted: mean over rows.
         true: likewise.
-        instances: in these bags.
+        instances: rows in these bags.
         error: standard error of `true` if the model is right; None where it is not known.
     """
 
-    predicted: float
-    true: float
-    instances: int
-    error: float | None = None
+    predicted: Amount
+    true: Amount
+    instances: Amount
+    error: Amount | None = None
 
 
 @dataclass(frozen=True)
 class HeldOutBag:
     """A bag with its true and predicted proportions, (C,) each; None where nobody knows it."""
 
-    bag: str
-    size: int
-    true: Sequence[float | None]
-    predicted: Sequence[float]
+    bag: Text
+    size: Positive
+    true: Sequence[Share | None]
+    predicted: Sequence[Share]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The share of counts that lie in the model's central intervals of a level."""
+
+    level: Share
+    share: Share
 
 
 @dataclass(frozen=True)
 class HeldOutFacts:
-    """How well bags are fitted that the model had not seen.
+    """How well bags are fitted that the model has not seen.
 
     Attributes:
-        n_bags: that were held out.
-        n_instances: in these.
-        log_likelihood: mean log P(S|X) per instance.
-        baseline: the same where every instance has the overall shares, and where the model has bag
+        n_bags: held out.
+        n_instances: rows in these.
+        log_likelihood: mean log P(S|X) per row.
+        baseline: the same where every row has the overall shares, and where the model has bag
             effects, with such effects.
         gain_error: standard error over bags of the difference of the two.
         correlation: (C,) of predicted and true proportions; None where they do not vary.
         error: (C,) mean absolute difference of these; None where no bag's proportion is known.
-        coverage: share of the counts that lie in a central interval of the model, by its name;
-            empty where no counts are exact.
+        baseline_error: (C,) the same of the overall shares.
+        coverage: of intervals of several levels; empty where no counts are exact.
         calibration: (C,) bins of bags.
         bags: at most 1000 of them.
-        covered_bags: whose counts are exact, which `coverage` is about; None for all.
+        covered_bags: with exact counts, which `coverage` is about; None for all.
     """
 
-    n_bags: int
-    n_instances: int
-    log_likelihood: float
-    baseline: float
-    gain_error: float
-    correlation: Sequence[float | None]
-    error: Sequence[float | None]
-    coverage: dict[str, float]
+    n_bags: Positive
+    n_instances: Positive
+    log_likelihood: Number
+    baseline: Number
+    gain_error: Annotated[float, Meta(ge=0)]
+    correlation: Sequence[Annotated[float, Meta(ge=-1.01, le=1.01)] | None]
+    error: Sequence[Share | None]
+    baseline_error: Sequence[Share | None]
+    coverage: Sequence[Coverage]
     calibration: Sequence[Sequence[BinOfBags]]
-    bags: Sequence[HeldOutBag]
-    covered_bags: int | None = None
+    bags: Annotated[Sequence[HeldOutBag], Meta(min_length=1)]
+    covered_bags: Count | None = None
+
+    @property
+    def gain(self) -> float:
+        """By how much the log-likelihood per row is above the baseline."""
+        return self.log_likelihood - self.baseline
+
+    def covered(self, level: float) -> float | None:
+        """The share of counts in intervals of this level, where it is known."""
+        return next((c.share for c in self.coverage if c.level == level), None)
 
 
 @dataclass(frozen=True)
 class SurprisingBag:
     """A bag whose counts, (C,), are less probable than those that the model expects."""
 
-    bag: str
-    size: int
-    counts: Sequence[float]
-    expected: Sequence[float]
-    surprise: float
+    bag: Text
+    size: Positive
+    counts: Sequence[Amount]
+    expected: Sequence[Amount]
+    surprise: Number
 
 
 @dataclass(frozen=True)
@@ -218,122 +275,85 @@ class FitFacts:
     Attributes:
         command: how it was called; empty from Python.
         bagwise: the version.
-        data: what was learnt from.
+        data: what was learned from.
         settings: what was chosen or given.
         tried: the candidates, the chosen one first.
-        folds: parts that were held out in turn; 1 where one was held out throughout.
-        curve: one point an epoch.
+        folds: in which bags were held out in turn; 1 if the same bags were held out throughout.
+        curve: one point per epoch.
         held_out: how well held-out bags are fitted.
-        surprising: bags to look at.
-        seconds: that it took.
-        bags_differ: of a linear model without bag effects, whether it should have them.
+        surprising: bags to check.
+        seconds: it took.
+        bags_differ: for a linear model without bag effects, whether it should have them.
     """
 
-    command: str
-    bagwise: str
+    command: Text
+    bagwise: Text
     data: DataFacts
     settings: FitSettings
-    tried: Sequence[Tried]
-    folds: int
+    tried: Annotated[Sequence[Tried], Meta(min_length=1)]
+    folds: Positive
     curve: Sequence[CurvePoint]
     held_out: HeldOutFacts
     surprising: Sequence[SurprisingBag]
-    seconds: float
+    seconds: Amount
     bags_differ: BagsDiffer | None = None
 
-    def is_doubtful(self) -> bool:
-        """Whether what was learnt may be chance, or probabilities are too sure of themselves."""
-        gain = self.held_out.log_likelihood - self.held_out.baseline
-        return not gain > 2 * self.held_out.gain_error or self.is_overconfident()
+    @property
+    def verdict(self) -> Verdict:
+        """Whether the model is better than the overall shares: by more than two standard errors,
+        perhaps by chance, or not at all.
+        """
+        if self.held_out.gain > 2 * self.held_out.gain_error:
+            return "learned"
+        return "chance" if self.held_out.gain > 0 else "nothing"
 
-    def verdict(self) -> str:
-        """How far the model can be trusted, in a few sentences, judged by the held-out bags."""
-        held_out = self.held_out
-        gain = held_out.log_likelihood - held_out.baseline
-        if gain > 2 * held_out.gain_error:
-            found = "The model has learnt something."
-        elif gain > 0:
-            found = "What the model has learnt may be chance: do not rely on it without more bags."
-        else:
-            found = (
-                "The model does no better than the overall shares: the features say little about "
-                "the classes, or there are too few bags, or the bags are too much alike."
-            )
-        alone = "" if self.settings.bag_effects is None else " and bag effects"
-        found += (
-            f" Unseen bags have a log-likelihood per row of {held_out.log_likelihood:.4f}, "
-            f"and {held_out.baseline:.4f} with every class's overall share{alone}: a difference of "
-            f"{gain:+.4f}, with a standard error of {held_out.gain_error:.4f} over bags."
-        )
-        covered = held_out.coverage.get("95 %", 1.0)
-        if self.is_overconfident():
-            found += (
-                f" Only {covered:.0%} of the counts lie in their 95 % intervals: {self._why()} "
-                "Probabilities are too sure of themselves."
-            )
-        return found + self._about_effects()
-
-    def _why(self) -> str:
-        """Why counts do not lie in their intervals, as far as that is known."""
-        if self.bags_differ is not None and self.bags_differ.clearly():
-            return (
-                "bags differ in more than their rows explain, so that what holds within a bag need "
-                "not be what holds between bags."
-            )
-        few = "the model has learnt from few bags, or has the wrong form."
-        if self.bags_differ is not None or self.settings.bag_effects is not None:
-            return few
-        return f"bags may differ in more than their rows explain, or {few}"
-
-    def _about_effects(self) -> str:
-        """What bag effects do here, or might do."""
-        tau, differ = self.settings.bag_effects, self.bags_differ
-        if tau is not None:
-            return IDLE if log_odds(tau) < 0.05 else ""
-        if differ is not None:
-            return f" {differ.in_words()}{OFFER}" if differ.clearly() else ""
-        return OFFER if self.is_overconfident() and not self.data.counts_are else ""
-
-    def calibration(self) -> str:
-        """How far predicted shares and intervals can be believed, in a sentence or two."""
-        found = sorted(self.held_out.coverage.items(), reverse=True)
-        text = ", ".join(f"{share:.0%} in those of {name}" for name, share in found)
-        text = text.replace("in those", "of the held-out counts lie in their intervals", 1)
-        text = f"Calibration: {text}." if found else ""
-        covered = self.held_out.covered_bags
-        if covered == 0:
-            text = (
-                "Calibration: no counts are exact, so that nobody can see whether they lie in the "
-                "model's intervals."
-            )
-        elif covered is not None and covered < self.held_out.n_bags:
-            some = "the one bag" if covered == 1 else f"the {covered:,} bags"
-            text += f" That is of {some} of the label file with exact counts."
-        return f"{text} {self.settings.temperature_in_words()}".strip()
-
+    @property
     def is_overconfident(self) -> bool:
-        """Whether clearly fewer counts lie in their 95 % intervals than should.
+        """Whether clearly fewer counts lie in their 95% intervals than should.
 
         By more than chance allows: two standard errors, with as many counts as bags.
         """
-        covered, n = self.held_out.coverage.get("95 %", 1.0), self.held_out.n_bags
-        n = self.held_out.covered_bags or n
-        return covered < 0.95 - 2 * math.sqrt(0.95 * 0.05 / n) - 0.02
+        covered = self.held_out.covered(0.95)
+        n = self.held_out.covered_bags or self.held_out.n_bags
+        return covered is not None and covered < 0.95 - 2 * math.sqrt(0.95 * 0.05 / n) - 0.02
 
-    def by_class(self) -> list[list[str]]:
-        """A row for each class: name, overall share, `error` and `correlation`, as text."""
-        return [
-            [
-                name,
-                f"{share:.1%}",
-                "-" if error is None else f"{error:.1%}",
-                "-" if r is None else f"{r:.2f}",
-            ]
-            for name, share, error, r in zip(
-                self.data.classes,
-                self.data.shares,
-                self.held_out.error,
-                self.held_out.correlation,
-                strict=True,
-            )
-        ]
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether what was learned may be chance, or probabilities are too sure of themselves."""
+        return self.verdict != "learned" or self.is_overconfident
+
+    @property
+    def bags_vary(self) -> bool | None:
+        """Whether bags differ by more than their rows explain; None where it was not tested."""
+        if self.bags_differ is not None:
+            return self.bags_differ.clearly
+        return None if self.settings.bag_effects is None else False
+
+    @property
+    def bag_effects(self) -> Literal["idle", "advised", "possible"] | None:
+        """What bag effects do, or might do, if there is something to say about it."""
+        if self.settings.log_odds is not None:
+            return "idle" if self.settings.log_odds < IDLE else None
+        if self.bags_differ is not None:
+            return "advised" if self.bags_differ.clearly else None
+        return "possible" if self.is_overconfident and not self.data.inexact_bags else None
+
+    @property
+    def limitations(self) -> dict[str, Any]:
+        """What keeps one from knowing more, by code, each with its number or names."""
+        data = self.data
+        coefficients = (data.n_features + 1) * (len(data.classes) - 1)
+        shares = zip(data.classes, data.shares, strict=True)
+        found = {
+            "few_bags": data.n_bags if data.n_bags < FEW_BAGS else 0,
+            "many_coefficients": (
+                coefficients
+                if self.settings.ridge is not None and data.n_bags < 2 * coefficients
+                else 0
+            ),
+            "large_bags": data.sizes.median if data.sizes.median > LARGE_BAG else 0,
+            "rare_classes": [name for name, s in shares if 0 < s * data.rows_used < FEW_ROWS],
+            "bags_left_out": data.bags_left_out,
+            "rounding": data.rounding if data.rounding > MUCH_ROUNDING else 0,
+        }
+        return {code: value for code, value in found.items() if value}

@@ -2,190 +2,151 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, fields
-from typing import Any, TypeVar
+import re
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
 
-from bagwise.checks import (
-    Check,
-    any_number,
-    anything,
-    list_of,
-    maybe,
-    number,
-    record,
-    text,
-    whole,
-    wrong,
-)
+from bagwise.checks import wrong
 from bagwise.errors import InputError
-from bagwise.tables.model.bag_differences import BagsDiffer
-from bagwise.tables.model.fit_facts import (
-    BagSizes,
-    BinOfBags,
-    CurvePoint,
-    DataFacts,
-    FitFacts,
-    FitSettings,
-    HeldOutBag,
-    HeldOutFacts,
-    Histogram,
-    SurprisingBag,
-    Tried,
-)
+from bagwise.storage.typed_json import typed
+from bagwise.tables.model.fit_facts import FitFacts
 
-FORMAT = 1
-Made = TypeVar("Made")
+FORMAT = 2
+OLDEST = 1  # that is still read
 
 
-def to_json(facts: FitFacts) -> dict[str, object]:
-    """The content of fit.json."""
-    content = {"format": FORMAT, **asdict(facts)}
-    content["curve"] = [
-        {name: value for name, value in point.items() if value is not None}
-        for point in content["curve"]
-    ]
-    return content
+def to_json(facts: FitFacts) -> dict[str, Any]:
+    """The content of fit.json.
+
+    "verdict" follows from the other fields; it is there for those who read the file.
+    """
+    verdict = {
+        "code": facts.verdict,
+        "gain": facts.held_out.gain,
+        "gain_error": facts.held_out.gain_error,
+        "overconfident": facts.is_overconfident,
+        "bags_vary": facts.bags_vary,
+        "bag_effects": facts.bag_effects,
+        "limitations": facts.limitations,
+    }
+    return {"format": FORMAT, "verdict": verdict, **asdict(facts)}
 
 
-def from_json(content: object) -> FitFacts:
-    """Read the content of fit.json; what lacks or is of another form is a ValueError.
+def from_json(content: Any) -> FitFacts:
+    """Read the content of fit.json; what is missing or of another form is an InputError.
 
     It names the first such field. What else the file holds does not matter.
     """
-    found = _checked(content)
-    data, held_out = found["data"], found["held_out"]
-    sizes = data["sizes"]
-    histogram = _made(Histogram, sizes["histogram"])
-    calibration = [[BinOfBags(*point) for point in bins] for bins in held_out["calibration"]]
-    return _made(
-        FitFacts,
-        found,
-        data=_made(DataFacts, data, sizes=_made(BagSizes, sizes, histogram=histogram)),
-        settings=_made(FitSettings, found["settings"]),
-        bags_differ=_made(BagsDiffer, found["bags_differ"]) if found.get("bags_differ") else None,
-        tried=[Tried(*trial) for trial in found["tried"]],
-        curve=[
-            CurvePoint(point["epoch"], point.get("train"), point.get("held_out"))
-            for point in found["curve"]
-        ],
-        held_out=_made(
-            HeldOutFacts,
-            held_out,
-            calibration=calibration,
-            bags=[_made(HeldOutBag, bag) for bag in held_out["bags"]],
-        ),
-        surprising=[_made(SurprisingBag, bag) for bag in found["surprising"]],
-    )
-
-
-def _made(kind: type[Made], content: dict[str, Any], **nested: object) -> Made:
-    """A dataclass of the values under its fields' names, some of them made before.
-
-    A field that an earlier version did not write has its default.
-    """
-    names = (field.name for field in fields(kind))  # type: ignore[arg-type]  # a dataclass
-    known = content | nested
-    return kind(**{name: known[name] for name in names if name in known})
-
-
-def _checked(content: Any) -> dict[str, Any]:
-    _with({"data": _with({"classes": list_of(text, 2)})})(content, "")
-    _schema(len(content["data"]["classes"]))(content, "")
-    settings = content["settings"]
-    if settings["ridge"] is None:
-        for name in ("lr", "epochs"):
-            if settings[name] is None:
-                raise wrong(None, f"settings.{name}", "a number, or one for settings.ridge")
-    histogram = content["data"]["sizes"]["histogram"]
-    if len(histogram["edges"]) != len(histogram["counts"]) + 1:
-        raise wrong(histogram["edges"], "data.sizes.histogram.edges", "one more than counts")
-    if any(b <= a for a, b in zip(histogram["edges"], histogram["edges"][1:], strict=False)):
-        raise InputError("data.sizes.histogram.edges do not grow.")
-    facts: dict[str, Any] = content
+    if isinstance(content, dict) and content.get("format") == OLDEST:
+        try:
+            content = _upgraded(content)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"a part is missing or of another form ({error!r}).") from error
+    facts = typed(content, FitFacts)
+    _check_together(facts)
     return facts
 
 
-def _schema(C: int) -> Check:
-    """What fit.json must hold where there are C classes."""
-    share = number(0, 1)
-    shares, known = list_of(share, C, C), list_of(maybe(share), C, C)
-    amounts = list_of(number(0), C, C)
-    histogram = _with({"counts": list_of(whole(), 1), "edges": list_of(number(0), 2)})
-    data = {
-        "files": list_of(text),
-        "bag_columns": list_of(text, 1),
-        "rows": whole(),
-        "rows_used": whole(),
-        "n_bags": whole(1),
-        "bags_left_out": whole(),
-        "bags_left_out_names": list_of(text),
-        "shares": shares,
-        "sizes": _with(
-            {
-                "smallest": whole(1),
-                "median": number(1),
-                "largest": whole(1),
-                "histogram": histogram,
-            }
-        ),
-        "rounding": number(0),
-        "n_features": whole(1),
+def _check_together(facts: FitFacts) -> None:
+    """What the types of single fields do not say."""
+    data, settings, held_out = facts.data, facts.settings, facts.held_out
+    by_class: dict[str, Any] = {
+        "data.shares": data.shares,
+        "held_out.correlation": held_out.correlation,
+        "held_out.error": held_out.error,
+        "held_out.baseline_error": held_out.baseline_error,
+        "held_out.calibration": held_out.calibration,
     }
-    of_counts = {"counts_are": text, "inexact_bags": whole(), "labelled_rows": whole()}
-    settings = {
-        "method": text,
-        "engine": text,
-        "model": text,
-        "lr": maybe(number(0)),
-        "epochs": maybe(whole(1)),
-        "seed": whole(),
-        "ridge": maybe(number(0)),
-    }
-    since = {"temperature": number(above=0, below=100), "bag_effects": maybe(number(0))}
-    held_out = {
-        "n_bags": whole(1),
-        "n_instances": whole(1),
-        "log_likelihood": number(),
-        "baseline": number(),
-        "gain_error": number(0, math.inf),
-        "correlation": list_of(maybe(number(-1.01, 1.01)), C, C),
-        "error": known,
-        "coverage": record({}, others=share),
-        "calibration": list_of(list_of(list_of(number(0), 3, 4)), C, C),
-        "bags": list_of(
-            _with({"bag": text, "size": whole(1), "true": known, "predicted": shares}), 1
-        ),
-    }
-    surprising = {
-        "bag": text,
-        "size": whole(1),
-        "counts": amounts,
-        "expected": amounts,
-        "surprise": number(),
-    }
-    return _with(
-        {
-            "command": text,
-            "bagwise": text,
-            "seconds": number(0),
-            "folds": whole(1),
-            "data": _with(data, of_counts),
-            "settings": _with(settings, since),
-            "tried": list_of(_trial, 1),
-            "curve": list_of(record({"epoch": number(0)}, others=number())),
-            "held_out": _with(held_out, {"covered_bags": maybe(whole())}),
-            "surprising": list_of(_with(surprising)),
-        },
-        {"bags_differ": maybe(_with({"tau": number(0), "p_value": share}))},
-    )
+    for i, bag in enumerate(held_out.bags):
+        by_class |= {f"held_out.bags[{i}].true": bag.true}
+        by_class |= {f"held_out.bags[{i}].predicted": bag.predicted}
+    for i, odd in enumerate(facts.surprising):
+        by_class |= {f"surprising[{i}].counts": odd.counts}
+        by_class |= {f"surprising[{i}].expected": odd.expected}
+    for place, values in by_class.items():
+        if len(values) != len(data.classes):
+            raise wrong(values, place, f"a list of {len(data.classes)}")
+    for name in ("lr", "epochs"):
+        if settings.ridge is None and getattr(settings, name) is None:
+            raise wrong(None, f"settings.{name}", "a number, or one for settings.ridge,")
+    histogram = data.sizes.histogram
+    if len(histogram.edges) != len(histogram.counts) + 1:
+        raise wrong(histogram.edges, "data.sizes.histogram.edges", "one more than counts")
+    if any(b <= a for a, b in pairwise(histogram.edges)):
+        raise InputError("data.sizes.histogram.edges do not grow.")
+    if data.inexact_bags and data.labels:
+        from bagwise.labels.label_spec import SPEC_CHECK  # which imports scipy
+
+        SPEC_CHECK(data.labels, "data.labels")
 
 
-def _with(needed: dict[str, Check], optional: dict[str, Check] | None = None) -> Check:
-    return record(needed, optional, others=anything)
+# --- format 1, which held sentences
 
 
-def _trial(value: Any, place: str) -> None:
-    list_of(anything, 3, 3)(value, place)
-    for index, check in enumerate((text, text, any_number)):
-        check(value[index], f"{place}[{index}]")
+def _upgraded(old: dict[str, Any]) -> dict[str, Any]:
+    """The content of fit.json of format 1 in the present form, its sentences as codes.
+
+    The error of the overall shares is that in the bags that the file lists.
+    """
+    data, held_out = dict(old["data"]), dict(old["held_out"])
+    data["labels"] = label_codes(data.pop("counts_are", ""))
+    data["labeled_rows"] = data.pop("labelled_rows", 0)
+    held_out["coverage"] = [
+        {"level": float(name.removesuffix(" %")) / 100, "share": share}
+        for name, share in held_out["coverage"].items()
+    ]
+    true = zip(*(bag["true"] for bag in held_out["bags"]), strict=True)
+    gaps = [
+        [abs(x - share) for x in of_class if x is not None]
+        for share, of_class in zip(data["shares"], true, strict=True)
+    ]
+    held_out["baseline_error"] = [sum(gap) / len(gap) if gap else None for gap in gaps]
+    tau = old["settings"].get("bag_effects")
+    tried = [_candidate(tau, *trial) for trial in old["tried"]]
+    return {**old, "data": data, "held_out": held_out, "tried": tried}
+
+
+def _candidate(tau: Any, model: str, setting: str, bag_loss: float) -> dict[str, Any]:
+    """A candidate from its setting in words: "learning rate 0.01, 5 epochs", for one."""
+    patterns = {
+        "ridge": r"ridge (\S+?)(?:,|$)",
+        "lr": r"learning rate (\S+?)(?:,|$)",
+        "epochs": r"(\d+) epochs",
+        "folds": r"left after (\d+) of",
+    }
+    found = {code: re.search(pattern, setting) for code, pattern in patterns.items()}
+    numbers: dict[str, float] = {code: float(match[1]) for code, match in found.items() if match}
+    numbers |= {code: int(numbers[code]) for code in ("epochs", "folds") if code in numbers}
+    return {
+        "model": model,
+        "bag_loss": bag_loss,
+        "some_bags": "on a part of the bags" in setting,
+        "tau": tau if setting.startswith("bag effects") else None,
+        **numbers,
+    }
+
+
+def label_codes(words: str) -> dict[str, Any]:
+    """What the numbers of labels are, from the words of format 1; empty where they were exact.
+
+    >>> label_codes("noisy counts, discrete Laplace noise of width 1.5, clipped at 0")["noise"]
+    'discrete-laplace'
+    >>> label_codes("percentages rounded to whole numbers")
+    {'kind': 'rounded', 'decimals': 0, 'percent': True}
+    """
+    if noise := re.match(
+        r"noisy counts, (.*) noise of widths? (\S+?)(?: to (\S+?))?(?:,|$)", words
+    ):
+        widths = [float(x) for x in noise.groups()[1:] if x is not None]
+        return {
+            "kind": "noisy",
+            "noise": noise[1].lower().replace(" ", "-"),
+            "width": widths if len(widths) > 1 else widths[0],
+            "clipped": words.endswith("clipped at 0"),
+        }
+    if rounded := re.match(r"(percentages|shares) rounded to (\d*)", words):
+        percent = rounded[1] == "percentages"
+        return {"kind": "rounded", "decimals": int(rounded[2] or 0), "percent": percent}
+    kinds = {"ranges of": "ranges", "counts of larger": "sample", "counts, some": "counts"}
+    return next(({"kind": kind} for start, kind in kinds.items() if words.startswith(start)), {})

@@ -21,9 +21,7 @@ from bagwise.storage.files import write_atomically
 from bagwise.storage.manifest import is_as_written
 from bagwise.tables.encode.columns import FORMAT as COLUMNS_FORMAT
 from bagwise.tables.encode.columns import OLDEST, Columns, Inputs
-from bagwise.tables.model.fit_facts import FitFacts
-from bagwise.tables.model.fit_file import FORMAT as FIT_FORMAT
-from bagwise.tables.model.fit_file import from_json, to_json
+from bagwise.tables.model import fit_file
 from bagwise.tables.model.interval_file import read_intervals
 from bagwise.tables.model.linear_model import LinearModel, read_linear, read_linear_network
 from bagwise.tables.model.network_room import network_room
@@ -31,6 +29,7 @@ from bagwise.tables.model.network_room import network_room
 if TYPE_CHECKING:
     from bagwise.estimator.table_networks import NetworkModel
     from bagwise.likelihood import Covariance, EffectsOfFit
+    from bagwise.tables.model.fit_facts import FitFacts
     from bagwise.tables.model.known_bags import KnownBags
 
 
@@ -63,9 +62,9 @@ class FittedTable:
 
         It is looked at only here: a model predicts without it.
         """
-        if isinstance(self.fit, FitFacts):
+        if not isinstance(self.fit, dict):
             return self.fit
-        facts = from_json(self.fit)
+        facts = fit_file.from_json(self.fit)
         if not self.fit_is_intact:
             raise InputError(
                 f"{archive.FIT} is not as it was when the model was saved; restore it from a copy, "
@@ -150,7 +149,7 @@ class FittedTable:
 
     def save(self, path: Path) -> None:
         """Write the model folder, in one step; where a symbolic link leads, if `path` is one."""
-        fit = to_json(self.fit) if isinstance(self.fit, FitFacts) else self.fit
+        fit = self.fit if isinstance(self.fit, dict) else fit_file.to_json(self.fit)
         files = self.model.files()
         files[archive.COLUMNS] = archive.as_json(self.columns.to_json())
         files[archive.FIT] = archive.as_json(fit)
@@ -169,7 +168,7 @@ class FittedTable:
         if not path.is_dir():
             raise InputError(f"there is no folder {path}; give the folder of a fitted model.")
         of_columns = _read(path / archive.COLUMNS, COLUMNS_FORMAT, OLDEST)
-        fit = _read(path / archive.FIT, FIT_FORMAT)
+        fit = _read(path / archive.FIT, fit_file.FORMAT, fit_file.OLDEST)
         archive.require_files(path)
         kind, config = archive.read_config(path)
         try:

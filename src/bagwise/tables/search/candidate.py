@@ -13,6 +13,7 @@ from bagwise.bags import Bags, FloatArray
 from bagwise.errors import InputError, Option
 from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.storage.array_files import Arrays
+from bagwise.tables.model.fit_facts import Tried
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,6 @@ class Trial:
 
     Attributes:
         model: its name.
-        setting: what else was chosen, in words.
         bag_loss: -log P(S|X) per instance of the held-out bags.
         of_bags: (B,) log P(S|X) of each bag that was held out; NaN of the others.
         log_probs: (N, C) of the rows of these, by models that did not see their bags; None if it
@@ -34,10 +34,11 @@ class Trial:
             what was minimized, and with bag effects what is known of these.
         tau: (B,) standard deviation of the bags' own effects under the models that did not see
             them, where there are such; `log_probs` are for an effect of zero then.
+        folds: on which it was tried, where that is not all of them.
+        some_bags: whether it was tried on some of the bags only.
     """
 
     model: str
-    setting: str
     bag_loss: float
     of_bags: FloatArray
     log_probs: npt.NDArray[Any] | None = None
@@ -47,6 +48,29 @@ class Trial:
     ridge: float | None = None
     fitted: Arrays | None = None
     tau: FloatArray | None = None
+    folds: int | None = None
+    some_bags: bool = False
+
+    @property
+    def facts(self) -> Tried:
+        """What is said of it."""
+        return Tried(
+            model=self.model,
+            bag_loss=self.bag_loss,
+            ridge=self.ridge,
+            lr=self.lr,
+            epochs=self.epochs,
+            tau=self.fitted_tau,
+            folds=self.folds,
+            some_bags=self.some_bags,
+        )
+
+    @property
+    def fitted_tau(self) -> float | None:
+        """The standard deviation of bag effects, where the model has such."""
+        if self.tau is None or self.fitted is None:
+            return None
+        return float(self.fitted["tau"])
 
 
 def choose(trials: list[Trial], bags: Bags) -> list[Trial]:

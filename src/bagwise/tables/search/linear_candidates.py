@@ -27,7 +27,7 @@ from bagwise.limits import LIMITS, Limits
 from bagwise.progress import WorkProgress
 from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace
-from bagwise.tables.model.bag_differences import BagsDiffer
+from bagwise.tables.model.fit_facts import BagsDiffer
 from bagwise.tables.model.known_bags import KnownBags
 from bagwise.tables.model.linear_model import LinearModel
 from bagwise.tables.search.candidate import Trial
@@ -60,7 +60,6 @@ def effect_trials(data: EncodedBags, splits: Sequence[Split], work: Workspace) -
     ridge = float(own["ridge"])
     trial = Trial(
         model="linear",
-        setting=f"bag effects, ridge {ridge:.3g}",
         bag_loss=-float(own["score"]),
         of_bags=own["of_bags"],
         log_probs=own["log_probs"],
@@ -123,20 +122,13 @@ def _facts(trials: Sequence[Trial]) -> LikelihoodFit:
         ridge=chosen.ridge,
         objective=float(chosen.fitted["objective"]),
         history=[{"ridge": r, "val_bag_loss": tried[r]} for r in sorted(tried, reverse=True)],
-        bag_effects=tau_of(chosen) or 0.0,
+        bag_effects=chosen.fitted_tau or 0.0,
     )
-
-
-def tau_of(chosen: Trial) -> float | None:
-    """The standard deviation of bag effects, where the model has such."""
-    if chosen.tau is None or chosen.fitted is None:
-        return None
-    return float(chosen.fitted["tau"])
 
 
 def known_bags(chosen: Trial, key: list[str], ids: npt.NDArray[Any]) -> KnownBags | None:
     """The bags with their effects, where the model has such; the first ones are `ids`."""
-    tau = tau_of(chosen)
+    tau = chosen.fitted_tau
     if tau is None or chosen.fitted is None:
         return None
     n = len(ids)
@@ -165,7 +157,6 @@ def trials_of(found: Arrays) -> list[Trial]:
     trials = [
         Trial(
             model="linear",
-            setting=f"ridge {ridge:.3g}",
             bag_loss=-score,
             of_bags=found["of_bags"][place],
             log_probs=found["log_probs"] if place == chosen else None,

@@ -72,7 +72,6 @@ def trials_in_pieces(
     predict = partial(linear_log_probs, weights=begin.weights, intercept=begin.intercept)
     trial = Trial(
         model="linear",
-        setting=f"ridge {ridge:.3g}",
         bag_loss=-float(of_bags[held_out].sum() / bags.sizes[held_out].sum()),
         of_bags=of_bags,
         log_probs=all_log_probs(predict, data),
@@ -167,5 +166,5 @@ def _most(data: EncodedBags, limits: Limits) -> int:
 
 def _left(trial: Trial, n_bags: int) -> Trial:
     """What is known of a ridge that was tried on some bags."""
-    setting, nothing = f"{trial.setting}, on a part of the bags", np.full(n_bags, np.nan)
-    return replace(trial, setting=setting, of_bags=nothing, log_probs=None, fitted=None)
+    nothing = np.full(n_bags, np.nan)
+    return replace(trial, some_bags=True, of_bags=nothing, log_probs=None, fitted=None)

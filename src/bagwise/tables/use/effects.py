@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bagwise.errors import InputError, Option
-from bagwise.tables.encode.columns import Column, Role
+from bagwise.tables.encode.columns import Column, Kind, Role
 from bagwise.tables.model.fitted_table import FittedTable
-
-SHARED = "one of many values"
-_UNITS = {"numeric": "1", "boolean": "true instead of false", "date": "a day"}
-_VALUES = {"level": "this value or a higher one", "shared": SHARED}
 
 
 @dataclass(frozen=True)
@@ -23,10 +19,13 @@ class Effect:
             the mean of all.
         effect: of one standard deviation, or of a category.
         error: its standard error over bags.
-        low: of the 95 % interval.
+        low: of the 95% interval.
         high: of the same.
         per_unit: effect, low and high of one unit of the column.
-        unit: what that is.
+        unit: what that is: the kind of a column of numbers ("numeric": 1), "log" (1 in the
+            logarithm), or the role of an encoded column: "category", "other", "level", "missing",
+            or "shared", which stands for many values.
+        sign: of a numeric column's unit, "%" for one.
     """
 
     column: str
@@ -36,7 +35,8 @@ class Effect:
     low: float
     high: float
     per_unit: tuple[float, float, float]
-    unit: str
+    unit: Kind | Role
+    sign: str = ""
 
 
 def effects(model: FittedTable, level: float = 0.95) -> list[Effect]:
@@ -69,23 +69,13 @@ def effects(model: FittedTable, level: float = 0.95) -> list[Effect]:
     listed = []
     for row, (column, name, role) in enumerate(_encoded(model)):
         scale, unit = _unit(column, role)
+        sign = column.unit if unit == "numeric" else ""
         for c, label in labels:
             w, e = float(weights[row, c]), float(errors[row, c])
             ends = (w, w - t * e, w + t * e)
             per_unit = (ends[0] / scale, ends[1] / scale, ends[2] / scale)
-            listed.append(Effect(name, label, w, e, ends[1], ends[2], per_unit, unit))
+            listed.append(Effect(name, label, w, e, ends[1], ends[2], per_unit, unit, sign))
     return sorted(listed, key=lambda effect: -abs(effect.effect) / max(effect.error, 1e-300))
-
-
-def too_few_bags(model: FittedTable) -> str:
-    """A sentence where there are too few bags for what a linear model's intervals are made of."""
-    if model.intervals is None:
-        return ""
-    bags = model.intervals.n_bags
-    coefficients = (len(model.columns.encoded_names) + 1) * (len(model.classes) - 1)
-    if bags >= 2 * coefficients:
-        return ""
-    return f"There are {bags:,} bags for {coefficients:,} coefficients: the intervals say little."
 
 
 def _encoded(model: FittedTable) -> list[tuple[Column, str, Role]]:
@@ -93,10 +83,8 @@ def _encoded(model: FittedTable) -> list[tuple[Column, str, Role]]:
     return [(column, name, role) for column in columns for name, role in column.encoded]
 
 
-def _unit(column: Column, role: Role) -> tuple[float, str]:
+def _unit(column: Column, role: Role) -> tuple[float, Kind | Role]:
     """By what an effect is divided to be that of a unit, and what that is."""
     if role == "value":
-        return column.std, f"{_UNITS[column.kind]}{column.unit}"
-    if role == "log" and column.log:
-        return column.log.std, "1 in the logarithm"
-    return 1.0, _VALUES.get(role, "this value")
+        return column.std, column.kind
+    return column.log.std if role == "log" and column.log else 1.0, role

@@ -35,7 +35,7 @@ class GroupShare:
         label: the class.
         rows: how many the group has.
         share: of the class.
-        interval: of 95 %, by the delta method; None of a model that is not known so well.
+        interval: of 95%, by the delta method; None of a model that is not known so well.
         bounds: least and largest share that the bags' counts allow, whatever the model says; None
             where the counts were not given.
         of_known_bags: how many of the rows are of bags that the model knows; None of a model
@@ -61,7 +61,7 @@ def estimate_shares(
     progress: bool = False,
     surprises: Surprises | None = None,
 ) -> list[GroupShare]:
-    """The share of each class among the rows of each group, with a 95 % interval.
+    """The share of each class among the rows of each group, with a 95% interval.
 
     The interval allows for the coefficients, by the delta method with bags as what is sampled, and
     for the labels of the very rows: a group of three rows has no share of .4. With bag effects it

@@ -30,7 +30,7 @@ class Importance:
         column: of the table.
         fall: of the mean log P(S|X) per row.
         error: its standard error over bags.
-        low: of the 95 % interval.
+        low: of the 95% interval.
         high: of the same.
     """
 

@@ -109,6 +109,6 @@ def label_table(
         surprises,
         n_rows - len(order),
         rows_found.left_out,
-        counts_are=rows_found.counts_are,
+        labels=None if bags.is_sharp.all() else rows_found.label_spec.to_json(),
         places=np.sort(order),
     )

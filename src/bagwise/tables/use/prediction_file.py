@@ -80,7 +80,8 @@ class Written(NamedTuple):
         bags_left_out: names of the bags that only one of the two files has.
         of_known_bags: rows of bags whose effect the model knows; None for a model without effects.
         tau: with known shares, how far bags differ by more than their rows explain.
-        counts_are: how the bags' counts are known where they are not exact; empty where they are.
+        labels: what the numbers of the label file are (`LabelSpec.to_json`) where counts are not
+            exact; None where they are.
         places: of the rows, in the input; None for all of them.
     """
 
@@ -90,7 +91,7 @@ class Written(NamedTuple):
     bags_left_out: Sequence[str] = ()
     of_known_bags: int | None = None
     tau: float | None = None
-    counts_are: str = ""
+    labels: dict[str, Any] | None = None
     places: npt.NDArray[np.int64] | None = None
 
 

@@ -1,0 +1,221 @@
+"""What a fit found, in English: for the terminal, notebooks and pages alike.
+
+Facts are codes and numbers (`bagwise.tables.model.fit_facts`); only here are they worded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bagwise.wording import counted
+from bagwise.wording.table_words import label_numbers
+
+if TYPE_CHECKING:
+    from bagwise.tables.model.fit_facts import DataFacts, FitFacts, FitSettings, Tried
+
+_MODELS = {"linear": "linear model", "mlp": "perceptron"}
+_SURE = {True: "too sure of itself", False: "not sure enough"}
+BY_CLASS = ("class", "overall share", "mean error", "correlation")  # what `by_class` shows
+
+
+def verdict(facts: FitFacts) -> str:
+    """How far the model can be trusted, judged by bags it has not seen."""
+    held_out = facts.held_out
+    overall = "the overall shares"
+    overall += "" if facts.settings.bag_effects is None else " and bag effects"
+    gain = (
+        f"log-likelihood per row {held_out.log_likelihood:.4f} instead of {held_out.baseline:.4f}, "
+        f"a difference of {held_out.gain:+.4f} (standard error {held_out.gain_error:.4f})."
+    )
+    found = {
+        "learned": f"The model beats {overall}: {gain}",
+        "chance": f"The model may beat {overall} only by chance: {gain} Do not rely on it without "
+        "more bags.",
+        "nothing": f"The model does not beat {overall}: {gain} The columns may say little about "
+        "the classes, or the bags may be too few or too similar.",
+    }[facts.verdict]
+    parts = [_errors(facts), found, _overconfidence(facts), _bag_effects(facts)]
+    return " ".join(filter(None, parts))
+
+
+def paragraphs(facts: FitFacts) -> list[str]:
+    """Verdict, calibration and limitations, as far as there is something to say."""
+    limits = "; ".join(limitations(facts).values())
+    found = [verdict(facts), calibration(facts), f"Limitations: {limits}." if limits else ""]
+    return [text for text in found if text]
+
+
+def _errors(facts: FitFacts) -> str:
+    """How far predicted shares are off, and those of someone who guesses the overall ones."""
+    own, guessed = (
+        [x for x in errors if x is not None]
+        for errors in (facts.held_out.error, facts.held_out.baseline_error)
+    )
+    if not own or not guessed:
+        return ""
+    off = f"{_points(own)} points"
+    if facts.data.inexact_bags:
+        off += " from the given ones"
+    return (
+        f"On bags it has not seen, predicted shares are off by {off} on average; guessing the "
+        f"overall shares is off by {_points(guessed)}."
+    )
+
+
+def _points(errors: Sequence[float]) -> str:
+    points = 100 * sum(errors) / len(errors)
+    return f"{points:.1f}" if points < 9.95 else f"{points:.0f}"
+
+
+def _overconfidence(facts: FitFacts) -> str:
+    """That intervals are too narrow, and why, as far as that is known."""
+    if not facts.is_overconfident:
+        return ""
+    few = "there are too few bags, or the model has the wrong form."
+    why = {
+        True: "Bags differ by more than their rows explain, so what holds within a bag may not "
+        "hold between bags.",
+        False: f"Perhaps {few}",
+        None: f"Perhaps bags differ by more than their rows explain, {few}",
+    }[facts.bags_vary]
+    covered = facts.held_out.covered(0.95)
+    return (
+        f"The model is too sure of itself: only {covered:.0%} of the counts lie in their 95% "
+        f"intervals. {why}"
+    )
+
+
+def _bag_effects(facts: FitFacts) -> str:
+    """What bag effects do here, or might do."""
+    offer = "Try bag effects (`bagwise fit --bag-effects`): each bag gets its own intercept."
+    differ = facts.bags_differ
+    if facts.bag_effects == "idle":
+        return "Bags do not differ by more than their rows explain: the bag effects do nothing."
+    if facts.bag_effects == "advised" and differ is not None:
+        p = "p < 0.001" if differ.p_value < 0.001 else f"p = {differ.p_value:.3f}"
+        return (
+            f"Beyond what their rows explain, log-odds vary by {differ.log_odds:.2f} between "
+            f"bags ({p}). {offer}"
+        )
+    return offer if facts.bag_effects == "possible" else ""
+
+
+def calibration(facts: FitFacts) -> str:
+    """How far intervals and probabilities can be believed; empty if nothing is known of it."""
+    held_out = facts.held_out
+    text = ""
+    if held_out.coverage:
+        first, *others = sorted(held_out.coverage, key=lambda c: -c.level)
+        text = f"{first.share:.0%} of the held-out counts lie in their {first.level:.0%} intervals"
+        text += "".join(f", {c.share:.0%} in the {c.level:.0%} ones" for c in others)
+        text = f"Calibration: {text}."
+    if held_out.covered_bags == 0:
+        text = "Calibration: unknown, because no counts are exact."
+    elif held_out.covered_bags is not None and held_out.covered_bags < held_out.n_bags:
+        text += f" This is about the {counted(held_out.covered_bags, 'bag', 'bags')} of the label "
+        text += "file with exact counts."
+    return f"{text} {temperature(facts.settings)}".strip()
+
+
+def temperature(settings: FitSettings) -> str:
+    """Why logits were divided by a number; empty if they were not."""
+    if settings.temperature == 1:
+        return ""
+    return (
+        f"Its log-odds were divided by {settings.temperature:.2f}: on held-out bags the model was "
+        f"{_SURE[settings.temperature > 1]}."
+    )
+
+
+def model_name(name: str) -> str:
+    """What a kind of model is called.
+
+    >>> model_name("mlp")
+    'perceptron'
+    """
+    return _MODELS.get(name, name)
+
+
+def settings(chosen: FitSettings) -> str:
+    """The model that was chosen, and how it was fitted."""
+    name = model_name(chosen.model)
+    if chosen.ridge is not None:
+        if chosen.log_odds is not None:
+            name += f" with bag effects (log-odds vary by {chosen.log_odds:.2f})"
+        return f"{name}, by maximum likelihood with ridge {chosen.ridge:.3g}"
+    epochs = counted(chosen.epochs or 0, "epoch", "epochs")
+    return f"{name}, {chosen.method}, learning rate {chosen.lr:g}, {epochs}"
+
+
+def candidate(tried: Tried, folds: int) -> str:
+    """What was tried with a model; `folds` is how many there are."""
+    parts = ["bag effects"] * (tried.tau is not None)
+    if tried.ridge is not None:
+        parts.append(f"ridge {tried.ridge:.3g}")
+    if tried.lr is not None:
+        parts.append(f"learning rate {tried.lr:g}")
+    if tried.epochs is not None:
+        parts.append(counted(tried.epochs, "epoch", "epochs"))
+    if tried.folds is not None:
+        parts.append(f"stopped after {tried.folds} of {folds} folds")
+    return ", ".join(parts + ["only some of the bags"] * tried.some_bags)
+
+
+def knowledge(data: DataFacts) -> str:
+    """How labels are known, where that is not by exact counts alone; empty where it is."""
+    text = ""
+    if data.inexact_bags:
+        some = f" in {data.inexact_bags:,} of {data.n_bags:,} bags"
+        text = f"The counts are not exact{some * (data.inexact_bags < data.n_bags)}."
+        text += f" Given are {label_numbers(data.labels)}." * bool(data.labels)
+    if data.labeled_rows:
+        text += f" The labels of {counted(data.labeled_rows, 'row', 'rows')} are known."
+    return text.strip()
+
+
+def true_or_given(data: DataFacts) -> str:
+    """What shares of bags are called: true ones are not known where counts are not exact."""
+    return "given" if data.inexact_bags else "true"
+
+
+def limitations(facts: FitFacts) -> dict[str, str]:
+    """What keeps one from knowing more, by its code."""
+    found, bags = facts.limitations, counted(facts.data.n_bags, "bag", "bags")
+    sentences = {
+        "few_bags": f"only {bags}",
+        "many_coefficients": f"{found.get('many_coefficients', 0):,} coefficients for {bags}, so "
+        "effects, shares of groups and their intervals are unreliable",
+        "large_bags": f"large bags (median {found.get('large_bags', 0):,.0f} rows), whose shares "
+        "say little about single rows",
+        "rare_classes": f"classes with fewer than ten rows: {_few(found.get('rare_classes', []))}",
+        "bags_left_out": f"{counted(found.get('bags_left_out', 0), 'bag', 'bags')} left out, "
+        "found in only one of the files",
+        "rounding": "proportions were rounded to counts, changing by up to "
+        f"{found.get('rounding', 0):.1%}",
+    }
+    return {code: sentences[code] for code in found}
+
+
+def by_class(facts: FitFacts) -> list[list[str]]:
+    """A row of text for each class, see `BY_CLASS`."""
+    return [
+        [
+            name,
+            f"{share:.1%}",
+            "-" if error is None else f"{error:.1%}",
+            "-" if r is None else f"{r:.2f}",
+        ]
+        for name, share, error, r in zip(
+            facts.data.classes,
+            facts.data.shares,
+            facts.held_out.error,
+            facts.held_out.correlation,
+            strict=True,
+        )
+    ]
+
+
+def _few(names: Sequence[str], most: int = 4) -> str:
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
