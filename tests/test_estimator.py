@@ -477,6 +477,7 @@ def test_bad_ids_are_named(bags: Any, proportions: Any, message: str) -> None:
 
 
 def test_proportions_that_do_not_fit_the_size_are_warned_about() -> None:
-    with pytest.warns(UserWarning, match=r"bag 'a' are not those of its 3 rows; \[2, 1\] is taken"):
+    message = r"bag 'a' are not those of its 3 rows; the nearest counts are taken, \[2, 1\]"
+    with pytest.warns(UserWarning, match=message):
         targets = bag_targets(["a"] * 3, {"a": [0.5, 0.5]})
     assert targets.rounding == pytest.approx(1 / 6)

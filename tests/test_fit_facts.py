@@ -170,7 +170,7 @@ def test_the_verdict_is_a_code_and_an_analysts_sentence(facts: FitFacts) -> None
     )
     chance = replace(good, held_out=replace(held_out, log_likelihood=-0.45))
     assert (chance.verdict, chance.is_doubtful) == ("chance", True)
-    assert "may beat the overall shares by chance" in fit_words.verdict(chance)
+    assert "may beat the overall shares only by chance" in fit_words.verdict(chance)
     nothing = replace(good, held_out=replace(held_out, log_likelihood=-0.6))
     assert nothing.verdict == "nothing"
     assert "does not beat the overall shares" in fit_words.verdict(nothing)

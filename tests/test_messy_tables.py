@@ -188,7 +188,7 @@ def test_estimate_says_which_shares_contradict_the_counts(made: Path) -> None:
         "estimate", made / "model", made / "rows.csv", *given, "--labels-are", "relative"
     )
     assert "cannot lie outside" not in output
-    assert "whose totals are others" in output
+    assert "The label file has other totals" in output
 
 
 def test_groups_that_cannot_be_are_named(made: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 import torch
 
-from bagwise import LLPClassifier
+from bagwise import LLPClassifier, read_bags
 from bagwise.labels.targets import bag_targets
 
 WARDS = [f"w{b}" for b in range(12)]  # sorted as text: w0, w1, w10, w11, w2, ...
@@ -173,6 +174,24 @@ def test_one_number_a_bag_that_is_neither_share_nor_count_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         bag_targets(["a", "b"] * 4, numbers)
+
+
+def test_numbers_of_one_class_are_read_by_the_rules_of_label_files(tmp_path: Path) -> None:
+    ids, numbers = ["a"] * 4 + ["b"] * 4, {"a": 25, "b": 50}
+    (tmp_path / "rows.csv").write_text("bag,x\n" + "".join(f"{b},{n}\n" for n, b in enumerate(ids)))
+    lines = [f"{bag},{number}\n" for bag, number in numbers.items()]
+    (tmp_path / "bags.csv").write_text("".join(["bag,yes\n", *lines]))
+    files = (tmp_path / "rows.csv", "bag", tmp_path / "bags.csv")
+    of_dict = bag_targets(ids, numbers, labels_are="proportions").bags.counts.tolist()
+    of_file = read_bags(*files, features="x", classes="no,yes", labels_are="proportions")
+    assert (
+        of_dict == [[3, 1], [2, 2]] == [[x["no"], x["yes"]] for x in of_file.proportions.values()]
+    )
+    for labels_are in ("relative", "sample"):
+        with pytest.raises(ValueError, match="numbers of one class alone"):
+            bag_targets(ids, numbers, labels_are=labels_are)
+        with pytest.raises(ValueError, match="numbers of one class alone"):
+            read_bags(*files, features="x", classes="no,yes", labels_are=labels_are)
 
 
 def test_one_number_a_bag_is_that_of_the_models_second_class() -> None:

@@ -210,8 +210,9 @@ def _shares(sizes: IntArray, numbers: FloatArray, kind: str) -> FloatArray | Non
     # In doubt, counts of bags of 100, a few of which have lost a row, are a mistake.
     if unit == 1 or (unit == 100 and 2 * are_counts.sum() <= len(numbers)):
         return numbers / unit
-    neither = ~are_counts & ((np.abs(totals - 1) > rounding_slack(numbers)) | (kind == "counts"))
-    bag = int(np.argmax(neither if neither.any() else are_counts))
+    no_shares = (np.abs(totals - 1) > rounding_slack(numbers)) | (kind == "counts")
+    neither = no_shares & ~are_counts
+    bag = int(np.argmax(neither if neither.any() else no_shares))
     raise InputError(
         "the numbers of ",
         Place("bag", bag),

@@ -30,8 +30,8 @@ def verdict(facts: FitFacts) -> str:
     )
     found = {
         "learned": f"The model beats {overall}: {gain}",
-        "chance": f"The model may beat {overall} by chance: {gain} Do not rely on it without more "
-        "bags.",
+        "chance": f"The model may beat {overall} only by chance: {gain} Do not rely on it without "
+        "more bags.",
         "nothing": f"The model does not beat {overall}: {gain} The columns may say little about "
         "the classes, or the bags may be too few or too similar.",
     }[facts.verdict]

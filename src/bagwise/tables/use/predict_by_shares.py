@@ -36,10 +36,7 @@ def predict_by_shares(
     key = list(counts.key)
     if not key:
         raise InputError(
-            Option("labels"),
-            " is given without a bag; name the bag's columns with ",
-            Option("bag"),
-            ".",
+            "the labels of bags are given; name the bag's columns with ", Option("bag"), "."
         )
     refuse_inexact(LabelSpec.of(counts.labels_are))
     known = read_labels(counts.labels, key, known=model.classes, labels_are=counts.labels_are)
