@@ -17,9 +17,9 @@ from bagwise.bags import FloatArray, IntArray
 from bagwise.data import BagData
 from bagwise.errors import InputError
 from bagwise.estimator.classifier import LLPClassifier
-from bagwise.likelihood.nonlinearity import bags_to_judge_by, bend_scores, may_bend
+from bagwise.likelihood.nonlinearity import bend_scores, may_bend
 from bagwise.likelihood.ridge import mean_per_instance
-from bagwise.likelihood.splits import Split, smaller
+from bagwise.likelihood.splits import Split, smaller, some_bags
 from bagwise.posterior import log_likelihoods
 from bagwise.progress import WorkProgress
 from bagwise.ray_cluster import do_all
@@ -41,6 +41,7 @@ VISITS = 2e6  # instances that training looks at, in all epochs together
 RUNG = 30_000  # instances, and
 RUNG_VISITS = 60_000  # looks at them, after which hopeless rates and models are left
 RUNG_EPOCHS = 16  # but no more epochs than that
+JUDGED = 200_000  # instances by which it is judged whether a linear model misses something
 
 
 def most_epochs(n_instances: int) -> int:
@@ -170,7 +171,8 @@ class Search:
         """Whether another model may be better than a linear one; True where that is not known."""
         if rival.fitted is None:
             return True
-        if not len(judges := bags_to_judge_by(self.data.bags)):  # the first one is too large
+        judges = some_bags(self.data.bags.sizes, JUDGED)
+        if not len(judges):  # the first one is too large
             return True
         few = self.data.select(judges)
         fit = fit_of(rival.fitted["weights"], rival.fitted["intercept"])

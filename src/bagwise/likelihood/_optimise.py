@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
+from threadpoolctl import ThreadpoolController
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.likelihood._curvature import Scale
-from bagwise.likelihood._threads import threads_for
 
 LOWEST_TAU, HIGHEST_TAU = 1e-3, 20.0  # of a fitted standard deviation of bag effects
 _ITERATIONS = 15  # after which coordinates are chosen anew
 # Where bags are computed by `bethe`, the likelihood has steps of about .1, and gradients are those
 # of its value up to a few percent. Gains and slopes below these are not looked for there.
 _ROUGH, _ROUGH_SLOPE = 0.02, 0.1
+_SMALL = 1_000_000  # cells of X, below which threads are not worth waiting for each other
 _LINE_SEARCH = 6  # evaluations along a line; where that is not enough, the likelihood is rough
 
 
@@ -138,49 +141,55 @@ def minimise(
     max_evaluations: int,
 ) -> tuple[Point, bool, str]:
     """The optimum next to theta (and tau, where it is fitted): (point, converged, message)."""
-    with threads_for(math.prod(problem.likelihood.shape)):
-        return _minimise(problem, theta, tau, fits_tau, tolerance, max_evaluations)
+    with _threads_for(math.prod(problem.likelihood.shape)):
+        likelihood = problem.likelihood
+        least_gain = 0.01 * tolerance**2
+        if not likelihood.exact:
+            least_gain, tolerance = max(least_gain, _ROUGH), max(tolerance, _ROUGH_SLOPE)
+        point = problem.at(theta, tau)
+        while True:
+            coordinates = _Coordinates(problem, point, fits_tau)
+            left = max_evaluations - likelihood.evaluations
+            if np.abs(coordinates.gradient(point)).max() <= tolerance:
+                return point, True, "converged"
+            if left <= 0:
+                return point, False, "too few evaluations were allowed"
+            result = minimize(
+                coordinates.objective,
+                coordinates.phi,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=coordinates.bounds(),
+                options={
+                    "gtol": tolerance,
+                    "ftol": least_gain / max(abs(point.value), 1.0),
+                    "maxiter": _ITERATIONS,
+                    "maxfun": left,
+                    "maxls": _LINE_SEARCH,
+                    "maxcor": 2 * _ITERATIONS,
+                },
+            )
+            gain = point.value - coordinates.lowest.value
+            point = coordinates.lowest
+            if result.status == 0:
+                return point, True, "converged"
+            if result.status == 2 and gain <= least_gain:
+                # No step along the gradient is a gain any more, if only by rounding errors.
+                return point, True, "converged as far as the likelihood is exact"
 
 
-def _minimise(
-    problem: Problem,
-    theta: FloatArray,
-    tau: float,
-    fits_tau: bool,
-    tolerance: float,
-    max_evaluations: int,
-) -> tuple[Point, bool, str]:
-    likelihood = problem.likelihood
-    least_gain = 0.01 * tolerance**2
-    if not likelihood.exact:
-        least_gain, tolerance = max(least_gain, _ROUGH), max(tolerance, _ROUGH_SLOPE)
-    point = problem.at(theta, tau)
-    while True:
-        coordinates = _Coordinates(problem, point, fits_tau)
-        left = max_evaluations - likelihood.evaluations
-        if np.abs(coordinates.gradient(point)).max() <= tolerance:
-            return point, True, "converged"
-        if left <= 0:
-            return point, False, "too few evaluations were allowed"
-        result = minimize(
-            coordinates.objective,
-            coordinates.phi,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=coordinates.bounds(),
-            options={
-                "gtol": tolerance,
-                "ftol": least_gain / max(abs(point.value), 1.0),
-                "maxiter": _ITERATIONS,
-                "maxfun": left,
-                "maxls": _LINE_SEARCH,
-                "maxcor": 2 * _ITERATIONS,
-            },
-        )
-        gain = point.value - coordinates.lowest.value
-        point = coordinates.lowest
-        if result.status == 0:
-            return point, True, "converged"
-        if result.status == 2 and gain <= least_gain:
-            # No step along the gradient is a gain any more, if only by rounding errors.
-            return point, True, "converged as far as the likelihood is exact"
+def _threads_for(cells: int) -> AbstractContextManager[object]:
+    """One thread of BLAS for a small problem; as many as there were for a large one.
+
+    L-BFGS works on a few dozen coefficients between evaluations. Threads that wait for each other
+    there by spinning take longer than the rest of a fit, and many times that on a busy machine.
+    """
+    if cells >= _SMALL:
+        return nullcontext()
+    limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
+    return limited
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()

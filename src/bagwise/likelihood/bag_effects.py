@@ -22,6 +22,7 @@ from bagwise.likelihood.ridge import (
     folds_of,
     mean_per_instance,
 )
+from bagwise.likelihood.splits import some_bags
 
 _ENOUGH, _LEAST_BAGS = 20_000, 20  # instances and bags that are looked at
 
@@ -163,9 +164,7 @@ def choose_bag_effects(
 
 def bags_to_look_at(bags: Bags) -> IntArray:
     """The bags by which `bags_differ` judges: of these alone it says the same."""
-    order = np.random.default_rng(0).permutation(len(bags))
-    n = int((np.cumsum(bags.sizes[order]) <= _ENOUGH).sum())
-    return np.sort(order[: max(n, _LEAST_BAGS)])
+    return some_bags(bags.sizes, _ENOUGH, _LEAST_BAGS)
 
 
 def bags_differ(z: npt.ArrayLike, bags: Bags) -> tuple[float, float]:

@@ -171,8 +171,8 @@ def fit_in_pieces(
 
 def bag_log_likelihoods_in_pieces(fit: LinearFit, read: Read, bags: Bags, most: int) -> FloatArray:
     """`bag_log_likelihoods` of rows that are read piece by piece."""
-    theta = np.vstack([fit.weights, fit.intercept]) @ contrasts(bags.n_classes)
-    return LikelihoodInPieces(read, len(fit.weights), bags, most).evaluate(theta).log_likelihood
+    likelihood = LikelihoodInPieces(read, len(fit.weights), bags, most)
+    return likelihood.evaluate(fit.theta()).log_likelihood
 
 
 def _logits(X: FloatArray, coefficients: FloatArray) -> FloatArray:

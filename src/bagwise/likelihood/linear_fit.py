@@ -48,6 +48,12 @@ class LinearFit:
     message: str
     spreads: FloatArray | None = None
 
+    def theta(self, classes: IntArray | slice = slice(None)) -> FloatArray:
+        """(d + 1, C - 1) the coefficients of these classes in the coordinates of `contrasts`."""
+        coefficients = np.vstack([self.weights, self.intercept])[:, classes]
+        theta: FloatArray = coefficients @ contrasts(coefficients.shape[1])
+        return theta
+
     def logits(self, X: npt.ArrayLike) -> FloatArray:
         """(N, C) X weights + intercept."""
         z: FloatArray = np.asarray(X, dtype=np.float64) @ self.weights + self.intercept
@@ -232,11 +238,10 @@ def spread_of(means: FloatArray, squares: FloatArray) -> FloatArray:
 
 def _start(start: LinearFit | None, classes: IntArray, part: Bags, n_features: int) -> FloatArray:
     """(d + 1, C - 1) parameters to begin at, of the classes that occur."""
-    if start is None:
-        coefficients = np.zeros((n_features + 1, len(classes)))
-        coefficients[-1] = np.log(part.expected_counts.sum(axis=0))
-    else:
-        coefficients = np.vstack([start.weights, start.intercept])[:, classes]
+    if start is not None:
+        return start.theta(classes)
+    coefficients = np.zeros((n_features + 1, len(classes)))
+    coefficients[-1] = np.log(part.expected_counts.sum(axis=0))
     theta: FloatArray = coefficients @ contrasts(len(classes))
     return theta
 

@@ -5,27 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.bags import Bags, FloatArray
 from bagwise.likelihood.linear_fit import LinearFit, occurring
 from bagwise.likelihood.objective import BagLikelihood, checked_features
 
-_ROWS = 200_000  # that are looked at
 _BAGS_PER_SCORE = 5  # bags for each coefficient, below which nothing can be said
 _MOST_COLUMNS = 200
 _CLIPPED = 3.0  # standard deviations
 _LARGE = 5.0  # standard deviations of one score, or of the sum of all their squares
 _ALIKE = 1e-6  # share of a score's squares below which the linear ones say it all
-
-
-def bags_to_judge_by(bags: Bags) -> IntArray:
-    """Bags at random, in order, of up to 200,000 rows together.
-
-    >>> bags_to_judge_by(Bags([2, 1], [[1, 1], [0, 1]]))
-    array([0, 1])
-    """
-    order = np.random.default_rng(0).permutation(len(bags))
-    few: IntArray = np.sort(order[: int((np.cumsum(bags.sizes[order]) <= _ROWS).sum())])
-    return few
 
 
 def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | None:
@@ -71,8 +59,7 @@ def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | No
     if D == 0 or d > _MOST_COLUMNS or len(bags) < _BAGS_PER_SCORE * (d + 1) * D:
         return None
     likelihood = BagLikelihood(features, part)
-    theta = np.vstack([fit.weights, fit.intercept])[:, classes] @ likelihood.basis
-    residuals = likelihood.evaluate(theta).residuals @ likelihood.basis
+    residuals = likelihood.evaluate(fit.theta(classes)).residuals @ likelihood.basis
     starts = part.offsets[:-1]
 
     def of_bags(h: FloatArray) -> FloatArray:

@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError, InputTypeError
 from bagwise.likelihood._curvature import Scale, information_rows
-from bagwise.likelihood._effects import integrate, integrate_weighted, normal_nodes
+from bagwise.likelihood._effects import integrate, integrate_weighted
 from bagwise.posterior._kernels import kernel, over_bags
 from bagwise.posterior.auto import AUTO_STATES, fill_auto, is_small
 
@@ -32,18 +32,6 @@ def contrasts(n_classes: int) -> FloatArray:
     basis: FloatArray = np.ascontiguousarray(helmert(n_classes).T)
     basis.setflags(write=False)
     return basis
-
-
-def effect_nodes(tau: float, n_classes: int) -> tuple[FloatArray, FloatArray]:
-    """Effects (R, C) and weights (R,) whose sums stand for means over the effects of new bags.
-
-    >>> effect_nodes(0.0, 3)
-    (array([[0., 0., 0.]]), array([1.]))
-    """
-    if tau == 0 or n_classes == 1:
-        return np.zeros((1, n_classes)), np.ones(1)
-    nodes, weights = normal_nodes(n_classes - 1)
-    return tau * nodes @ contrasts(n_classes).T, weights
 
 
 def log_likelihoods_with_effects(z: FloatArray, bags: Bags, tau: FloatArray) -> FloatArray:

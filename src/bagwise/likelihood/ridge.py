@@ -13,7 +13,7 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import number, whole
 from bagwise.errors import InputError
 from bagwise.likelihood.linear_fit import TOLERANCE, LinearFit, fit_linear
-from bagwise.likelihood.objective import BagLikelihood, checked_features, contrasts
+from bagwise.likelihood.objective import BagLikelihood, checked_features
 
 RIDGES = tuple(10.0 ** (1.5 - i / 2) for i in range(5))
 FOLDS = 5
@@ -311,9 +311,8 @@ def bag_log_likelihoods(fit: LinearFit, X: npt.ArrayLike, bags: Bags) -> FloatAr
     >>> bag_log_likelihoods(fit, [[0.]], Bags([1], [[1, 0]]))
     array([-0.69314718])
     """
-    features = checked_features(X, bags)
-    theta = np.vstack([fit.weights, fit.intercept]) @ contrasts(bags.n_classes)
-    return BagLikelihood(features, bags).evaluate(theta, fit.bag_effects).log_likelihood
+    likelihood = BagLikelihood(checked_features(X, bags), bags)
+    return likelihood.evaluate(fit.theta(), fit.bag_effects).log_likelihood
 
 
 def mean_per_instance(of_bags: FloatArray, bags: Bags) -> tuple[float, float]:

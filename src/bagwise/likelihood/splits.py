@@ -42,6 +42,17 @@ def splits_of(bags: Bags, seed: int, *, limits: Limits = LIMITS) -> list[Split]:
     return [(np.setdiff1d(everything, part), np.sort(part)) for part in parts]
 
 
+def some_bags(sizes: IntArray, rows: int, least: int = 0) -> IntArray:
+    """Bags at random, in order, of up to so many rows together; `least` of them at least.
+
+    >>> some_bags(np.array([2, 1]), 200)
+    array([0, 1])
+    """
+    order = np.random.default_rng(0).permutation(len(sizes))
+    n = int((np.cumsum(sizes[order]) <= rows).sum())
+    return np.sort(order[: max(n, least)])
+
+
 def up_to(bags: Bags, order: IntArray, instances: int = MOST_HELD_OUT) -> IntArray:
     """The first of these bags, up to so many instances; ten of them at least."""
     n = int((np.cumsum(bags.sizes[order]) <= instances).sum())
