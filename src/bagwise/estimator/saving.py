@@ -14,6 +14,7 @@ from bagwise.errors import DamagedError, InputError
 from bagwise.likelihood.fit_summary import LikelihoodFit
 from bagwise.methods import METHODS, Method, make_method
 from bagwise.networks import MODELS, Factory, Standardize, make_model
+from bagwise.storage.array_files import compare, require_finite, verify
 from bagwise.storage.config import NETWORK, classes_of
 from bagwise.storage.model_folder import (
     COLUMNS,
@@ -26,14 +27,7 @@ from bagwise.storage.model_folder import (
     read_config,
     require_files,
 )
-from bagwise.training.tensor_files import (
-    compare,
-    load_tensors,
-    prefixed,
-    require_finite,
-    save_tensors,
-    verify,
-)
+from bagwise.training.tensor_files import load_tensors, prefixed, save_tensors
 
 if TYPE_CHECKING:
     from bagwise.estimator.classifier import LLPClassifier

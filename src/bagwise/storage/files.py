@@ -37,6 +37,18 @@ def fill(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
         os.fsync(file.fileno())
 
 
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except PermissionError:  # a folder cannot be opened on Windows
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def refuse_foreign(path: Path, is_own: Callable[[Path], bool], force: bool = False) -> None:
     """Raise a ValueError where an output would replace a file that its command did not write.
 

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from bagwise.errors import DamagedError, InputError
 from bagwise.storage.array_files import Arrays, load_arrays, save_arrays, verify
-from bagwise.storage.files import remove
+from bagwise.storage.files import remove, sync
 from bagwise.storage.locks import only_one
 from bagwise.storage.model_folder import refuse_other_things
 
@@ -99,12 +98,7 @@ class Workspace:
                 remove(entry)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._folder is not None:
             for folder in (self._folder, self._home):
                 with suppress(OSError):  # nothing was kept, or something was
@@ -168,7 +162,7 @@ class Workspace:
         remove(new)
         save(new)
         for path in (*new.iterdir(), new):
-            _sync(path)
+            sync(path)
         refuse_other_things(self._out)
         if self._out.exists():
             remove(self._former)
@@ -179,17 +173,5 @@ class Workspace:
             if self._former.exists() and not self._out.exists():
                 self._former.rename(self._out)
             raise
-        _sync(self._out.parent)
+        sync(self._out.parent)
         shutil.rmtree(self._home, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file or the names in a folder are on the disk: its work is removed after."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except PermissionError:  # a folder cannot be opened on Windows
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

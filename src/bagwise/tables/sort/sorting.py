@@ -7,7 +7,6 @@ place. Rows of a bag keep their order: it is a stable sort.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from bagwise.bags import IntArray
 from bagwise.bags.batching import batches_of
 from bagwise.limits import LIMITS, Limits
 from bagwise.progress import RowProgress
+from bagwise.storage.files import sync
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.sort.store import Store
 
@@ -143,7 +143,7 @@ class _Sorting:
                 noted += len(bags) * (self.width + 1) * 4
                 if noted >= self.limits.noted_bytes or row == n_rows:
                     for part in touched:
-                        _sync(self._file(part))
+                        sync(self._file(part))
                     self._note(rows=row, records=records.tolist())
                     noted, touched = 0, set()
 
@@ -209,8 +209,3 @@ def _bags_of(records: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from bagwise.bags import IntArray
 from bagwise.limits import LIMITS, Limits
-from bagwise.memory_size import refuse_more_than_memory, shown_size
+from bagwise.memory_size import refuse_more_than_memory
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.encode.learn_columns import Ordered
@@ -102,28 +101,7 @@ def rows_in_store(
     data: Paths, labels: LabelTable, asked: Asked, store: Store, budget: int, progress: bool
 ) -> tuple[Sequence[Path], MatchedRows, StoredRows]:
     """The same within a budget of memory, the rows in a store."""
-
-    def say(size: int, are_there: bool) -> None:
-        text = f"Rows are sorted by bag into {store.folder}, which will take {shown_size(size)}."
-        if are_there:
-            text = f"Rows are in {store.folder} already, sorted by bag ({shown_size(size)})."
-        Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)
-
     with store.alone():
         source = StreamedSource(data, asked.as_text, budget, asked.limits)
-        rows, inputs = read_sorted(
-            source,
-            asked.key,
-            labels,
-            store,
-            budget,
-            features=asked.features,
-            exclude=asked.exclude,
-            categorical=asked.categorical,
-            ordered=asked.ordered,
-            skip_unmatched=asked.skip_unmatched,
-            seed=asked.seed,
-            progress=progress,
-            say=say if progress else lambda size, are_there: None,
-        )
+        rows, inputs = read_sorted(source, labels, asked, store, budget, progress)
     return source.files, rows, inputs
