@@ -65,7 +65,6 @@ class Standardize(nn.Module):
         """With the statistics of these inputs (N, ...).
 
         Args:
-            inputs: the training inputs.
             plain: divide by the standard deviation itself also where something is seldom, as is
                 usual for images and their channels.
         """

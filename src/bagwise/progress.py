@@ -36,7 +36,6 @@ class Bar:
 
     Args:
         *columns: what stands to the right of the bar.
-        show: whether to show it.
         transient: whether it is gone when its work is done.
     """
 
@@ -78,10 +77,7 @@ class WorkProgress(Bar):
     """Pieces of work done of those planned, which may change, and what is being done.
 
     Args:
-        name: of the whole.
         unit: what a piece is, in the plural; empty where there is but one.
-        planned: pieces.
-        show: whether to show it.
     """
 
     def __init__(self, name: str, unit: str, planned: int, show: bool) -> None:

@@ -135,7 +135,6 @@ def feed(
     """The instances of one index of rows after the other.
 
     Args:
-        inputs: N instances.
         rows: indexes (n,), taken as they are needed, by workers some batches ahead.
         workers: processes that fetch the items of a `Dataset`; of tensors and arrays this process
             takes the rows itself, which is faster.

@@ -27,7 +27,6 @@ class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor | Bags]]):
     Args:
         inputs: as `BagData` takes them; the items of a `Dataset` are fetched bag by bag, by the
             workers of the `DataLoader`.
-        bags: sizes and counts of the bags of these instances.
 
     >>> dataset = BagDataset(torch.arange(5.0), Bags([3, 2], [[2, 1], [0, 2]]))
     >>> dataset[1]
@@ -118,11 +117,9 @@ class BagBatchSampler(Sampler[list[int]]):
     `set_epoch` announced. It can differ between epochs if bags differ in size.
 
     Args:
-        bags: all bags.
         instances: a batch holds at most so many instances; a larger bag is a batch of its own.
         min_bags: but at least so many bags, as batch normalisation needs several.
         shuffle: or in their own order.
-        seed: of the order.
         rank: which worker this is; that of `torch.distributed` if not given, 0 without it.
         replicas: how many workers there are; likewise. Give rank=0 and replicas=1 where something
             else divides the batches among workers.

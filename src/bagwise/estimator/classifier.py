@@ -339,7 +339,6 @@ class LLPClassifier(Predictions):
         model (`bagwise fit`), which takes the columns of the table.
 
         Args:
-            path: the folder.
             model: the architecture, needed where it was not one of Bagwise's own.
             device: where the model is to compute; if not given, where it did.
         """

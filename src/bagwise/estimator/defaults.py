@@ -76,9 +76,6 @@ def searched(sizes: IntArray) -> Searched:
 
     `tables.search.network_candidates` says which. All else is as in `LLPClassifier()`.
 
-    Args:
-        sizes: (B,) of the bags.
-
     >>> searched(np.array([400, 600]))["weight_decay"]
     0.001
     >>> [searched(np.full(n, 1000))["batch_instances"] for n in (499, 500)]

@@ -53,9 +53,6 @@ def fit_by_likelihood(
 
     Args:
         model: standardization, or nothing in its place, and the linear model.
-        data: the bags.
-        seed: of the folds in which bags are held out; nothing else is random.
-        limits: up to which size there are folds, not one split.
 
     Returns:
         (what is known of the fit, the temperature that the logits are divided by)

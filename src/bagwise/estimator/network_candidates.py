@@ -59,12 +59,8 @@ class Search:
 
     Args:
         base: a classifier with all the other settings.
-        data: the bags.
-        classes: class labels.
-        splits: bags to train on and to hold out.
         work: keeps what each training on a split found.
         epochs: the number of epochs, where it is given and not to be chosen.
-        progress: show a bar, on a terminal.
         on_ray: train on several splits at a time; Ray has to be there, see `ray_cluster.cluster`.
     """
 
@@ -96,8 +92,6 @@ class Search:
         them on all splits. A model that stays behind a rival is left.
 
         Args:
-            model: its name.
-            rates: to try.
             rival: what is known of another model.
         """
         left: list[Trial] = []

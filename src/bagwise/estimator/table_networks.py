@@ -42,11 +42,7 @@ VERSION = str(torch.__version__)
 
 @dataclass(frozen=True, eq=False)
 class NetworkModel:
-    """A network that classifies encoded rows, as `bagwise.tables.model.LinearModel` does.
-
-    Attributes:
-        classifier: a fitted one.
-    """
+    """A network that classifies encoded rows, as `bagwise.tables.model.LinearModel` does."""
 
     classifier: LLPClassifier
 
@@ -91,17 +87,7 @@ def is_likelihood(steps: StepByStep) -> bool:
 
 
 class Networks:
-    """Trains models of a table step by step.
-
-    Args:
-        steps: how.
-        data: the bags.
-        classes: class labels.
-        splits: bags to train on and to hold out.
-        work: keeps what is done.
-        progress: show bars, on a terminal.
-        on_ray: train on several splits at a time; Ray has to be there, see `ray_cluster.cluster`.
-    """
+    """Trains models of a table step by step."""
 
     def __init__(
         self,

@@ -52,8 +52,6 @@ class Point:
 
     Attributes:
         theta: (d + 1, C - 1) parameters.
-        tau: standard deviation of bag effects.
-        found: the likelihood there.
         value: minus the log-likelihood, plus the penalty.
         gradient: (d + 1, C - 1) its derivative by theta.
     """
@@ -69,7 +67,6 @@ class Problem:
     """The penalised likelihood as a function of theta and tau.
 
     Args:
-        likelihood: of the bags.
         ridge: penalty of the weights, not of the intercepts.
     """
 

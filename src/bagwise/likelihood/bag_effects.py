@@ -11,7 +11,7 @@ from scipy.special import chdtrc
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError
 from bagwise.likelihood._effects import most_likely_tau
-from bagwise.likelihood.linear_fit import TOLERANCE, LinearFit, fit_with_variance, occurring
+from bagwise.likelihood.linear_fit import LinearFit, fit_with_variance, occurring
 from bagwise.likelihood.objective import checked_features, contrasts
 from bagwise.likelihood.ridge import (
     FOLD_TOLERANCE,
@@ -64,10 +64,8 @@ class ChosenBagEffects:
 def choose_bag_effects(
     X: npt.ArrayLike,
     bags: Bags,
-    without: ChosenRidge | None = None,
     *,
     folds: int | npt.ArrayLike = FOLDS,
-    tolerance: float = TOLERANCE,
     seed: int = 0,
 ) -> ChosenBagEffects:
     """Fit a random intercept of each bag, and see whether held-out bags speak for it.
@@ -97,11 +95,7 @@ def choose_bag_effects(
     Args:
         X: (N, d) standardised features, sorted by bag.
         bags: sizes and counts, of three bags at least.
-        without: what `choose_ridge` found for these bags, with its default folds and seed or those
-            given here; it is called if this is not given.
         folds: in how many parts bags are held out, or the part of each, see `choose_ridge`.
-        tolerance: of the fits to all bags; in folds it is .03 or this, whichever is larger.
-        seed: of the folds.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(800, 2))
@@ -117,22 +111,11 @@ def choose_bag_effects(
             f"there are {len(bags)} bags; at least three are needed to say how far bags differ."
         )
     fold_of_bag = folds_of(bags, folds, seed)
-    if without is None:
-        without = choose_ridge(features, bags, folds=folds, tolerance=tolerance, seed=seed)
-    elif not np.array_equal(without.folds, fold_of_bag):
-        raise InputError(
-            "without was found with other bags, folds or seed; give the same, or leave it out."
-        )
-    rough = max(tolerance, FOLD_TOLERANCE)
+    without = choose_ridge(features, bags, folds=fold_of_bag)
+    rough = FOLD_TOLERANCE
     first = fit_with_variance(features, bags, 1.0, start=without.fit, tolerance=rough)
-    again = choose_ridge(
-        features,
-        bags,
-        folds=fold_of_bag,
-        bag_effects=first.bag_effects,
-        tolerance=tolerance,
-    )
-    fit = fit_with_variance(features, bags, again.ridge, start=again.fit, tolerance=tolerance)
+    again = choose_ridge(features, bags, folds=fold_of_bag, bag_effects=first.bag_effects)
+    fit = fit_with_variance(features, bags, again.ridge, start=again.fit)
     of_bags, tau = np.full(len(bags), np.nan), np.empty(len(bags))
     logits = np.empty((len(features), bags.n_classes))
     for fold in range(int(fold_of_bag.max()) + 1):
@@ -177,7 +160,6 @@ def bags_differ(z: npt.ArrayLike, bags: Bags) -> tuple[float, float]:
 
     Args:
         z: (N, C) logits of a model that was fitted to these bags without effects.
-        bags: sizes and counts.
 
     >>> counts = np.array([[2, 18], [18, 2]] * 10)
     >>> tau, p_value = bags_differ(np.zeros((400, 2)), Bags([20] * 20, counts))

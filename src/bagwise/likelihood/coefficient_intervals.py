@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,9 +56,7 @@ class Covariance:
     """The covariance of a fit's coefficients over samples of bags.
 
     Attributes:
-        fit: the fit.
         matrix: (d + 1, C, d + 1, C) of the weights and, last, the intercept.
-        n_bags: B.
         information: "observed" or "expected", what it was computed from.
         absent: (C,) the classes that no bag has; nothing is known of their coefficients.
     """
@@ -165,7 +163,6 @@ def covariance(
 
     Args:
         X: (N, d) features that the fit was made with.
-        bags: the bags it was made with.
         fit: a fit with at most 2000 free coefficients.
         limits: how long differences of the gradient may take.
 
@@ -211,7 +208,6 @@ def covariance_in_pieces(read: Read, bags: Bags, fit: LinearFit, *, most: int) -
 
     Args:
         read: called with two numbers of rows, gives the features of those between, (n, d).
-        bags: sizes and counts of the bags.
         fit: to these bags, without bag effects.
         most: rows that are read at a time, or those of the largest bag.
 
@@ -251,11 +247,7 @@ def _of_contrasts(
 
 
 def bootstrap_bags(
-    X: npt.ArrayLike,
-    bags: Bags,
-    fit: LinearFit,
-    draws: int | Sequence[int] = 200,
-    seed: int = 0,
+    X: npt.ArrayLike, bags: Bags, fit: LinearFit, draws: int = 200, seed: int = 0
 ) -> Iterator[LinearFit]:
     """Fits to samples of B bags with replacement, beginning at `fit`, with its ridge and tau.
 
@@ -264,11 +256,8 @@ def bootstrap_bags(
 
     Args:
         X: (N, d) features that the fit was made with.
-        bags: the bags it was made with.
         fit: where to begin.
-        draws: how many, or the numbers of those to make, counted from 0: each has a random
-            generator of its own, so that they may be made in parts.
-        seed: of the samples.
+        draws: how many.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 1))
     >>> bags = Bags.from_labels((X[:, 0] > 0).astype(int), [3] * 20)
@@ -277,11 +266,9 @@ def bootstrap_bags(
     (5, (1, 2))
     """
     features = checked_features(X, bags)
-    if isinstance(draws, int):
-        whole(1, 2**31)(draws, "draws")
-        draws = range(draws)
+    whole(1, 2**31)(draws, "draws")
     B = len(bags)
-    for draw in draws:
+    for draw in range(draws):
         rng = np.random.default_rng([seed, draw])
         times = np.bincount(rng.integers(B, size=B), minlength=B)
         drawn = fit_linear(

@@ -58,7 +58,6 @@ def effects_of_fit(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> EffectsOfFit
 
     Args:
         X: (N, d) features that the fit was made with.
-        bags: the bags it was made with.
         fit: a fit with bag effects.
 
     >>> from bagwise.likelihood import fit_linear

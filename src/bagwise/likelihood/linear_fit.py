@@ -31,7 +31,6 @@ class LinearFit:
         effects: (B, C) the mean of each bag's own intercept given its counts; None without.
         log_likelihood: log P(S|X) of all bags together.
         evaluations: how often the likelihood was computed.
-        converged: whether the optimum was reached.
         message: in what way it was, or was not.
         spreads: (B,) the standard deviation of each bag's own intercept given its counts, in a
             direction that sums to zero; None without.
@@ -105,11 +104,9 @@ def fit_linear(
 
     Args:
         X: (N, d) standardised features, sorted by bag.
-        bags: sizes and counts of the bags.
         ridge: strength of the penalty, 0 or more; 1 / ridge is the variance of a normal prior.
         bag_effects: tau; each bag has its own intercept b + u_b, normal with variance tau^2 in each
             class, and P(S|X) is its mean over u (see `choose_bag_effects`).
-        start: an earlier fit to begin at.
         bag_weights: (B,) how often each bag counts; once if not given.
         tolerance: the fit ends where no coordinate's slope is larger, that is, where the optimum is
             nearer than about so many standard errors in every direction. Where bags are too large
@@ -135,11 +132,10 @@ def fit_with_variance(
     *,
     start: LinearFit | None = None,
     tolerance: float = TOLERANCE,
-    max_evaluations: int = MAX_EVALUATIONS,
 ) -> LinearFit:
     """`fit_linear` with bag effects whose tau maximises the likelihood too, from .001 to 20."""
     features = checked_features(X, bags)
-    return _fit(features, bags, ridge, 0.5, True, start, None, tolerance, max_evaluations)
+    return _fit(features, bags, ridge, 0.5, True, start, None, tolerance, MAX_EVALUATIONS)
 
 
 def _fit(
@@ -189,7 +185,7 @@ def fit_to(
     fits_tau: bool = False,
     start: LinearFit | None,
     tolerance: float,
-    max_evaluations: int,
+    max_evaluations: int = MAX_EVALUATIONS,
 ) -> LinearFit:
     """The optimum of a likelihood of those classes that these bags have."""
     theta = _start(start, classes, likelihood.bags, likelihood.shape[1] - 1)

@@ -35,7 +35,6 @@ def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | No
 
     Args:
         X: (N, d) standardised features, sorted by bag.
-        bags: sizes and counts.
         fit: a model without bag effects, fitted to these bags, or to more of them.
 
     Returns:

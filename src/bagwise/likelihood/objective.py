@@ -39,7 +39,6 @@ def log_likelihoods_with_effects(z: FloatArray, bags: Bags, tau: FloatArray) -> 
 
     Args:
         z: (N, C) logits for an effect of zero.
-        bags: sizes and counts.
         tau: (B,) the standard deviation of the effect.
 
     >>> bags = Bags([2], [[1, 1]])
@@ -81,7 +80,6 @@ class BagLikelihood:
 
     Args:
         X: (N, d) features, sorted by bag.
-        bags: sizes and counts.
         bag_weights: (B,) how often each bag counts; None for once.
 
     >>> likelihood = BagLikelihood(np.zeros((3, 1)), Bags([2, 1], [[1, 1], [1, 0]]))

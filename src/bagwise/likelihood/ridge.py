@@ -124,13 +124,10 @@ def choose_ridge(
 
     Args:
         X: (N, d) standardised features, sorted by bag.
-        bags: sizes and counts of the bags.
-        ridges: to try.
         folds: number of parts that bags are held out in, or (B,) the part of each bag, counted
             from 0, and -1 for bags that are never held out.
         bag_effects: see `fit_linear`; scores are then means over these effects.
         tolerance: of the fit to all bags; in folds it is .03 or this, whichever is larger.
-        seed: of the folds.
         watch: called after each fit with the number of fits that are done and of those planned by
             then, which grows where the path is extended.
 

@@ -32,11 +32,9 @@ class Cell:
     """What runs that differ in learning rate and seed only found with the best learning rate.
 
     Attributes:
-        method: of the runs.
         accuracies: test accuracy in percent, by seed.
         lr: the learning rate that validation chose.
         engine: of RC and CC.
-        histories: of its runs, for figures.
     """
 
     method: str
@@ -110,7 +108,6 @@ class Block:
         """The row with the highest mean in a column, supervised learning excepted.
 
         Args:
-            K: the column.
             proposed: among the paper's own methods only.
         """
         there = [

@@ -78,8 +78,6 @@ class RunResult:
     """What a run found.
 
     Attributes:
-        settings: of the run.
-        history: one row an epoch.
         seconds: of training and evaluation, the sum over epochs: time that a run was stopped, or
             spent on an epoch in which it was killed, does not count.
         versions: of what matters for the numbers.
@@ -239,11 +237,7 @@ def read_results(folder: Path) -> list[RunResult]:
 
 
 def without_copies(results: Iterable[tuple[object, RunResult]]) -> list[RunResult]:
-    """One result for each run: a copy is left out, two that differ are a ValueError.
-
-    Args:
-        results: with each the place where it was found.
-    """
+    """One result for each run: a copy is left out, two that differ are a ValueError."""
     found: dict[RunSettings, tuple[object, RunResult]] = {}
     for place, result in results:
         first, other = found.setdefault(result.settings, (place, result))

@@ -54,7 +54,6 @@ class RunSettings:
         dataset: a name of `bagwise.paper.datasets`.
         model: a name of `bagwise.networks`.
         method: a name of `bagwise.methods`.
-        bag_size: K.
         seed: of the validation split, the bags, the model and the batches.
         engine: of RC and CC; other methods have none ("-").
         method_options: pairs of a name and a value, sorted; a mapping is taken too.

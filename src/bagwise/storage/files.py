@@ -53,9 +53,7 @@ def refuse_foreign(path: Path, is_own: Callable[[Path], bool], force: bool = Fal
     """Raise a ValueError where an output would replace a file that its command did not write.
 
     Args:
-        path: of the output.
         is_own: whether a file is of the kind that the command writes.
-        force: any file may be replaced.
     """
     if not path.exists():
         return
@@ -69,10 +67,10 @@ def refuse_foreign(path: Path, is_own: Callable[[Path], bool], force: bool = Fal
     )
 
 
-def begins(path: Path, most: int = 1 << 16) -> bytes:
-    """The first bytes of a file."""
+def begins(path: Path) -> bytes:
+    """The first 64 KiB of a file."""
     with path.open("rb") as file:
-        return file.read(most)
+        return file.read(1 << 16)
 
 
 @contextmanager

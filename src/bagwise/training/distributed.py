@@ -78,11 +78,7 @@ class Alone:
 
 
 class Together(Alone):
-    """The workers of the default process group.
-
-    Args:
-        device: where the model computes, and where what is exchanged lies.
-    """
+    """The workers of the default process group."""
 
     def __init__(self, device: torch.device) -> None:
         self.rank = dist.get_rank()

@@ -21,8 +21,6 @@ def divide_logits(
     It can if it is linear and nothing follows it, as in all models of Bagwise.
 
     Args:
-        model: whose weights are changed.
-        temperature: to divide by.
         example: inputs on which a model of someone else is tried out.
         shares: (C,) see `likelihood.temperature.fit_temperature`.
 

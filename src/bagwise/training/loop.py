@@ -98,13 +98,11 @@ def train(
         data: the training bags; labels, where there are any, serve methods that ask for them, and
             the history.
         method: a name or a `Method`.
-        options: how to train.
         validation: bags to choose the best epoch by.
         test: measured each epoch for the history, never used to choose.
         checkpoint: a folder for the run's state.
         device: where the model computes. Double precision stays on the CPU.
         callbacks: called before, after and between epochs, see `bagwise.training.Callback`.
-        progress: show a progress bar, on a terminal.
         limits: how much memory a step may take.
 
     >>> from bagwise import Bags

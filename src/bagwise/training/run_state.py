@@ -29,8 +29,6 @@ class RunState:
     """A training run between two epochs.
 
     Attributes:
-        average: of the weights, where they are averaged.
-        optimizer: of the parameters.
         optimizer_layout: what it keeps of a parameter, see `state_layout`.
         generator: of everything that a run draws itself.
         device: whose generators are part of the state.

@@ -24,12 +24,7 @@ _FIRST = "epoch 1, batch 1"
 
 
 class Tally:
-    """Losses and hits of the steps of an epoch.
-
-    Args:
-        epoch: its number, for messages.
-        device: where the steps are computed.
-    """
+    """Losses and hits of the steps of an epoch."""
 
     def __init__(self, epoch: int, device: torch.device) -> None:
         self.seen = 0

@@ -36,13 +36,9 @@ class Dataset:
     """Images and labels, in the published split.
 
     Attributes:
-        name: as in `DATASETS`.
         train_inputs: (N, channels, height, width) floats, standardised by channel with the
             statistics of the training split.
-        train_labels: (N,) integers.
         test_inputs: like the training inputs, with the same statistics.
-        test_labels: (M,) integers.
-        n_classes: C.
     """
 
     name: str

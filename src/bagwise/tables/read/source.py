@@ -32,14 +32,13 @@ class FileSource(RowSource):
 
     Parquet is read batch by batch. CSV and TSV are too if all of it is read as text (`typed=False`:
     what a column means is known then); to find out the columns' types, the whole of it has to be
-    looked at, and is kept until `forget`. The texts are parsed in the same way in both cases.
+    looked at, and is kept. The texts are parsed in the same way in both cases.
 
     Args:
         paths: a file, a folder, a pattern such as `data/*.parquet`, or several of these.
         typed: find out the types of columns in CSV files; otherwise everything there is text.
         as_text: columns of CSV files that are text in any case, so that "007" stays "007"; they may
             be numbers in one Parquet file and text in another.
-        limits: sizes of what is read at a time.
 
     Attributes:
         partitions: what the folders say; their columns, such as that of `year=2020`, come last.
@@ -138,10 +137,6 @@ class FileSource(RowSource):
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 raise _unreadable(file, error) from error
 
-    def forget(self) -> None:
-        """Free the memory of tables that were read as a whole; the rows cannot be read again."""
-        self._tables.clear()
-
     def _count(self) -> int | None:
         rows = 0
         for file in self.files:
@@ -219,12 +214,9 @@ def open_rows(
     """The rows of files or of a data frame.
 
     Args:
-        data: paths, or a frame.
         typed: see `FileSource`; the columns of a frame have their types.
-        as_text: see `FileSource`.
         keys: columns that may be levels of a pandas index.
         name: what messages call a frame.
-        limits: sizes of what is read at a time.
     """
     if is_frame(data):
         return FrameSource(data, name, keys, limits)

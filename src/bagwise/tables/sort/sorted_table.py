@@ -52,8 +52,6 @@ class Reading:
 
     Attributes:
         codes: (N,) the number of each row's bag, -1 where it has none; mapped from a file.
-        names: of these numbers.
-        columns: what the columns mean.
         identity: what it was made of, JSON.
     """
 

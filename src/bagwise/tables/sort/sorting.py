@@ -51,14 +51,10 @@ def sorted_rows(
     If it was made before for the same identity, it is there. If that was stopped, it goes on.
 
     Args:
-        store: where it lies.
-        identity: what it is made of, JSON.
         batches: gives all rows, the same each time.
         sizes: (B,) rows of each bag.
-        width: numbers of a row.
         part_bytes: that are put into order at a time; the rows of a larger bag are in order.
         n_rows: of all batches together, those of no bag included.
-        progress: show bars, on a terminal.
         limits: bytes that are moved at a time, and after which it is noted how far it has come.
     """
     path, total = store.folder / _ROWS, int(sizes.sum()) * width * 4

@@ -37,13 +37,7 @@ class Asked:
     Attributes:
         key: the bag's columns.
         features: see `bagwise.read_bags`, also for the others.
-        exclude: columns not to learn from.
-        categorical: columns of numbers that are categories.
-        ordered: columns of ordered categories.
-        row_labels: a column with labels of some rows.
-        skip_unmatched: leave out bags that only one of the files has.
         seed: of the bags by which logarithms are judged.
-        limits: sizes of what is read and sorted at a time.
     """
 
     key: list[str]
