@@ -15,6 +15,7 @@ from bagwise.likelihood.splits import splits_of
 from bagwise.limits import Limits
 from bagwise.storage.journal import Workspace
 from bagwise.tables.search.linear_candidates import linear_trials
+from bagwise.tables.search.step_by_step import StepByStep
 from bagwise.tables.sort.encoded_bags import EncodedBags
 from oracles import Floats
 
@@ -133,7 +134,7 @@ def test_a_perceptron_behind_the_linear_model_goes_on_only_where_something_bends
 
     monkeypatch.setattr(tuning, "_train_fold", a_little_worse)
     classes, work = np.array(["0", "1"]), Workspace(None, {})
-    search = tuning.Search(LLPClassifier(), data, classes, splits, work)
-    tried = search.trials("mlp", tuning.RATES["mlp"], rival)
+    search = tuning.Search(StepByStep(), data, classes, splits, work)
+    tried = search.trials("mlp", rival)
     assert (tried[0].log_probs is not None) == (strength > 0)
     assert len(asked) == len(tuning.RATES["mlp"]) + (strength > 0)

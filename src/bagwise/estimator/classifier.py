@@ -27,12 +27,7 @@ from bagwise.estimator.parameters import fold_seed, new_method, new_seed, traini
 from bagwise.estimator.prediction import Predictions
 from bagwise.estimator.saving import files_of, load, refuse_table
 from bagwise.labels.kinds import NumbersAre
-from bagwise.labels.mixups import (
-    refuse_swapped,
-    three_parts,
-    warn_of_ids,
-    warn_of_other_rows,
-)
+from bagwise.labels.mixups import refuse_swapped, three_parts, warn_of_ids, warn_of_other_rows
 from bagwise.labels.proportions import Proportions
 from bagwise.labels.targets import bag_targets, label_targets
 from bagwise.likelihood.fit_summary import LikelihoodFit
@@ -328,10 +323,7 @@ class LLPClassifier(Predictions):
 
     @classmethod
     def load(
-        cls,
-        path: str | Path,
-        model: nn.Module | Factory | None = None,
-        device: str | None = None,
+        cls, path: str | Path, model: nn.Module | Factory | None = None, device: str | None = None
     ) -> LLPClassifier:
         """Read what `save` wrote.
 

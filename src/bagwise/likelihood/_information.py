@@ -29,11 +29,7 @@ def expected_information(
 
 
 def leveraged_scores(
-    likelihood: BagLikelihood,
-    theta: FloatArray,
-    found: Evaluation,
-    tau: float,
-    inverse: FloatArray,
+    likelihood: BagLikelihood, theta: FloatArray, found: Evaluation, tau: float, inverse: FloatArray
 ) -> FloatArray:
     """(B, P) the scores of bags, with the factor that makes up for their pull.
 

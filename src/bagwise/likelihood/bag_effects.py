@@ -62,11 +62,7 @@ class ChosenBagEffects:
 
 
 def choose_bag_effects(
-    X: npt.ArrayLike,
-    bags: Bags,
-    *,
-    folds: int | npt.ArrayLike = FOLDS,
-    seed: int = 0,
+    X: npt.ArrayLike, bags: Bags, *, folds: int | npt.ArrayLike = FOLDS, seed: int = 0
 ) -> ChosenBagEffects:
     """Fit a random intercept of each bag, and see whether held-out bags speak for it.
 

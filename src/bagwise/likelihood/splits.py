@@ -79,10 +79,7 @@ def fold_numbers(n_bags: int, splits: Sequence[Split]) -> IntArray:
 
 
 def choose_on(
-    X: npt.ArrayLike,
-    bags: Bags,
-    folds: IntArray,
-    watch: Callable[[int, int], None] | None = None,
+    X: npt.ArrayLike, bags: Bags, folds: IntArray, watch: Callable[[int, int], None] | None = None
 ) -> ChosenRidge:
     """`choose_ridge` on these folds, for a caller who tells how the model did on held-out bags."""
     with warnings.catch_warnings():

@@ -13,13 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from bagwise.checks import number, wrong
 from bagwise.errors import DamagedError, InputError
-from bagwise.paper.run import (
-    VERSIONS,
-    RunResult,
-    check_history,
-    read_results,
-    without_copies,
-)
+from bagwise.paper.run import VERSIONS, RunResult, check_history, read_results, without_copies
 from bagwise.paper.settings import LATER, PAIRS, RunSettings
 from bagwise.storage.files import begins, fill, refuse_foreign, unfinished
 from bagwise.training import Row

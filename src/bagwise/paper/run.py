@@ -16,16 +16,7 @@ from torch import nn
 
 import bagwise
 from bagwise.bags import Bags
-from bagwise.checks import (
-    any_number,
-    anything,
-    list_of,
-    number,
-    record,
-    text,
-    whole,
-    wrong,
-)
+from bagwise.checks import any_number, anything, list_of, number, record, text, whole, wrong
 from bagwise.data import BagData
 from bagwise.errors import DamagedError, InputError
 from bagwise.networks import make_model

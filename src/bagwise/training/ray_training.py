@@ -120,9 +120,6 @@ def _new_board() -> Any:
         def fail(self, message: str, first: bool) -> None:
             self.said.insert(0 if first else len(self.said), message)
 
-        def has_failed(self) -> bool:
-            return bool(self.said)
-
         def end(self) -> None:
             self.ended = True
 
@@ -221,7 +218,7 @@ def _join(tell: dict[str, Any]) -> None:
             ray.get(board.end.remote())
     except Exception as error:
         if _is_lost_connection(error):
-            if not ray.get(board.has_failed.remote()):
+            if not _read(board).said:
                 raise  # another worker is gone, and Ray Train begins again
             return
         # It would be the same the next time. The others learn of it by the closed connection.

@@ -45,11 +45,7 @@ class FileSource(RowSource):
     """
 
     def __init__(
-        self,
-        paths: Paths,
-        typed: bool = True,
-        as_text: Iterable[str] = (),
-        limits: Limits = LIMITS,
+        self, paths: Paths, typed: bool = True, as_text: Iterable[str] = (), limits: Limits = LIMITS
     ) -> None:
         self.files = paths_of(paths)
         self.limits = limits
