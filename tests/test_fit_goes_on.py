@@ -133,8 +133,7 @@ def moments(large: bool) -> dict[tuple[str, str, int], int]:
         (write, "checkpoint.safetensors", EPOCHS): finished,
         (write, "model.safetensors", 1): finished,
         (write, "model", 1): finished,
-        (write, "former", 1): finished,
-        (write, "out", 1): finished,  # between the two steps of replacing the former model
+        ("shutil.rmtree", "model", 1): finished,  # the former model, which was swapped for the new
         ("shutil.rmtree", ".out.fitting", 1): finished,
     }
     if not large:

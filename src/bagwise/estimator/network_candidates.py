@@ -18,7 +18,7 @@ from bagwise.data import BagData
 from bagwise.errors import InputError
 from bagwise.estimator.classifier import LLPClassifier
 from bagwise.estimator.defaults import searched
-from bagwise.likelihood.nonlinearity import bend_scores, may_bend
+from bagwise.likelihood.nonlinearity import may_be_nonlinear, nonlinearity_scores
 from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.likelihood.splits import Split, smaller, some_bags
 from bagwise.posterior import log_likelihoods
@@ -166,9 +166,9 @@ class Search:
             return True
         lost = (rival.of_bags - trial.of_bags)[split[1]]
         mean, error = mean_per_instance(lost, bags)
-        return mean > error and not self._may_bend(rival)
+        return mean > error and not self._may_be_nonlinear(rival)
 
-    def _may_bend(self, rival: Trial) -> bool:
+    def _may_be_nonlinear(self, rival: Trial) -> bool:
         """Whether another model may be better than a linear one; True where that is not known."""
         if rival.fitted is None:
             return True
@@ -177,7 +177,7 @@ class Search:
             return True
         few = self.data.select(judges)
         fit = fit_of(rival.fitted["weights"], rival.fitted["intercept"])
-        return may_bend(bend_scores(few.double(), few.bags, fit))
+        return may_be_nonlinear(nonlinearity_scores(few.double(), few.bags, fit))
 
     def _on_all_splits(
         self, model: str, lr: float, rival: Trial | None, bar: WorkProgress

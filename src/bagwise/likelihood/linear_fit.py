@@ -120,8 +120,30 @@ def fit_linear(
     """
     features = checked_features(X, bags)
     number(0)(bag_effects, "bag_effects")
-    return _fit(
-        features, bags, ridge, bag_effects, False, start, bag_weights, tolerance, max_evaluations
+    weights = _checked_weights(bag_weights, bags)
+    if weights is not None and not weights.all():
+        used = np.flatnonzero(weights)
+        fit = fit_linear(
+            features[bags.rows(used)],
+            bags.select(used),
+            ridge,
+            bag_effects=bag_effects,
+            start=start,
+            bag_weights=weights[used],
+            tolerance=tolerance,
+            max_evaluations=max_evaluations,
+        )
+        return fit if fit.effects is None else _with_all_effects(fit, used, len(bags))
+    part, classes = occurring(bags)
+    return fit_to(
+        BagLikelihood(features, part, weights),
+        classes,
+        bags,
+        ridge,
+        tau=bag_effects,
+        start=start,
+        tolerance=tolerance,
+        max_evaluations=max_evaluations,
     )
 
 
@@ -135,43 +157,17 @@ def fit_with_variance(
 ) -> LinearFit:
     """`fit_linear` with bag effects whose tau maximises the likelihood too, from .001 to 20."""
     features = checked_features(X, bags)
-    return _fit(features, bags, ridge, 0.5, True, start, None, tolerance, MAX_EVALUATIONS)
-
-
-def _fit(
-    X: FloatArray,
-    bags: Bags,
-    ridge: float,
-    tau: float,
-    fits_tau: bool,
-    start: LinearFit | None,
-    bag_weights: npt.ArrayLike | None,
-    tolerance: float,
-    max_evaluations: int,
-) -> LinearFit:
-    number(0)(ridge, "ridge")
-    number(above=0)(tolerance, "tolerance")
-    whole(1, 2**31)(max_evaluations, "max_evaluations")
-    weights = _checked_weights(bag_weights, bags)
-    if weights is not None and not weights.all():
-        used = np.flatnonzero(weights)
-        part, rows = bags.select(used), bags.rows(used)
-        fit = _fit(
-            X[rows], part, ridge, tau, fits_tau, start, weights[used], tolerance, max_evaluations
-        )
-        return fit if fit.effects is None else _with_all_effects(fit, used, len(bags))
-    _check_start(start, X.shape[1], bags.n_classes)
     part, classes = occurring(bags)
+    tau = 0.5 if start is None or start.bag_effects <= LOWEST_TAU else start.bag_effects
     return fit_to(
-        BagLikelihood(X, part, weights),
+        BagLikelihood(features, part),
         classes,
         bags,
         ridge,
         tau=tau,
-        fits_tau=fits_tau,
+        fits_tau=True,
         start=start,
         tolerance=tolerance,
-        max_evaluations=max_evaluations,
     )
 
 
@@ -188,9 +184,10 @@ def fit_to(
     max_evaluations: int = MAX_EVALUATIONS,
 ) -> LinearFit:
     """The optimum of a likelihood of those classes that these bags have."""
-    theta = _start(start, classes, likelihood.bags, likelihood.shape[1] - 1)
-    if start is not None and fits_tau and start.bag_effects > LOWEST_TAU:
-        tau = start.bag_effects
+    number(0)(ridge, "ridge")
+    number(above=0)(tolerance, "tolerance")
+    whole(1, 2**31)(max_evaluations, "max_evaluations")
+    theta = _start(start, classes, likelihood.bags, likelihood.shape[1] - 1, bags.n_classes)
     if len(classes) == 1:
         found, tau, converged, message = likelihood.evaluate(theta), 0.0, True, "one class"
     else:
@@ -203,7 +200,7 @@ def fit_to(
             f"the fit with ridge {ridge:g} did not converge in {likelihood.evaluations} "
             f"evaluations: {message}. Raise max_evaluations, ridge or tolerance.",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     coefficients = _all_classes(likelihood, theta, classes, bags.n_classes)
     effects = spreads = None
@@ -232,9 +229,17 @@ def spread_of(means: FloatArray, squares: FloatArray) -> FloatArray:
     return spreads
 
 
-def _start(start: LinearFit | None, classes: IntArray, part: Bags, n_features: int) -> FloatArray:
+def _start(
+    start: LinearFit | None, classes: IntArray, part: Bags, n_features: int, n_classes: int
+) -> FloatArray:
     """(d + 1, C - 1) parameters to begin at, of the classes that occur."""
     if start is not None:
+        if start.weights.shape != (n_features, n_classes):
+            raise InputError(
+                f"start has {start.weights.shape[0]} features and {start.weights.shape[1]} "
+                f"classes, the bags {n_features} and {n_classes}; give a fit of the same features "
+                "and classes."
+            )
         return start.theta(classes)
     coefficients = np.zeros((n_features + 1, len(classes)))
     coefficients[-1] = np.log(part.expected_counts.sum(axis=0))
@@ -294,11 +299,3 @@ def _checked_weights(bag_weights: npt.ArrayLike | None, bags: Bags) -> FloatArra
             "give each bag the number of times it counts."
         )
     return weights
-
-
-def _check_start(start: LinearFit | None, n_features: int, n_classes: int) -> None:
-    if start is not None and start.weights.shape != (n_features, n_classes):
-        raise InputError(
-            f"start has {start.weights.shape[0]} features and {start.weights.shape[1]} classes, "
-            f"the bags {n_features} and {n_classes}; give a fit of the same features and classes."
-        )

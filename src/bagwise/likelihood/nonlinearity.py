@@ -16,7 +16,7 @@ _LARGE = 5.0  # standard deviations of one score, or of the sum of all their squ
 _ALIKE = 1e-6  # share of a score's squares below which the linear ones say it all
 
 
-def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | None:
+def nonlinearity_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | None:
     """How far each square, cube and product of columns would make the bags more probable.
 
     For a function h of a row, h = x_i x_j or x_i^3, the slope of log P(S|X) by its coefficient at
@@ -47,7 +47,7 @@ def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | No
     >>> y = (X[:, 0] * X[:, 1] + 0.3 * rng.logistic(size=4000) > 0).astype(int)
     >>> bags = Bags.from_labels(y, [5] * 800)
     >>> from bagwise.likelihood import fit_linear
-    >>> scores = bend_scores(X, bags, fit_linear(X, bags))
+    >>> scores = nonlinearity_scores(X, bags, fit_linear(X, bags))
     >>> scores.shape, bool(np.abs(scores).max() > 10)
     ((5,), True)
     """
@@ -79,7 +79,7 @@ def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | No
     return np.concatenate(found)
 
 
-def may_bend(scores: FloatArray | None) -> bool:
+def may_be_nonlinear(scores: FloatArray | None) -> bool:
     """Whether scores speak against a linear model, one of them or all together; True where they
     are not known.
 
@@ -88,8 +88,8 @@ def may_bend(scores: FloatArray | None) -> bool:
     do if the sum of their squares is larger by as much than that of independent standard normal
     numbers.
 
-    >>> may_bend(np.array([0.3, -3.1])), may_bend(np.array([0.3, -5.1])), may_bend(None)
-    (False, True, True)
+    >>> may_be_nonlinear(np.array([0.3, -3.1])), may_be_nonlinear(np.array([0.3, -5.1]))
+    (False, True)
     """
     if scores is None:
         return True

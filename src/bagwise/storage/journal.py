@@ -16,7 +16,7 @@ from bagwise.errors import DamagedError, InputError
 from bagwise.storage.array_files import Arrays, load_arrays, save_arrays, verify
 from bagwise.storage.files import remove, sync
 from bagwise.storage.locks import only_one
-from bagwise.storage.model_folder import refuse_other_things
+from bagwise.storage.model_folder import refuse_other_things, replace_folder
 
 
 def _home(out: Path) -> Path:
@@ -87,14 +87,14 @@ class Workspace:
             digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=8)
             self._home = _home(self._out)
             self.folder = self._home / digest.hexdigest()
-            self._former = self._home / "former"
 
     def __enter__(self) -> Workspace:
         if self._out is None or not os.path.lexists(self._home):
             return self
         _refuse_in_the_way(self._home)
-        if self._former.exists() and not self._out.exists():
-            self._former.rename(self._out)  # killed between the two steps of `publish`
+        former = self._home / "former"
+        if former.exists() and not self._out.exists():
+            former.rename(self._out)  # an earlier version was killed while replacing it
         for entry in self._home.iterdir():
             if entry != self.folder:
                 remove(entry)
@@ -156,14 +156,6 @@ class Workspace:
         for path in (*new.iterdir(), new):
             sync(path)
         refuse_other_things(self._out)
-        if self._out.exists():
-            remove(self._former)
-            self._out.rename(self._former)
-        try:
-            new.rename(self._out)
-        except BaseException:
-            if self._former.exists() and not self._out.exists():
-                self._former.rename(self._out)
-            raise
+        replace_folder(new, self._out)
         sync(self._out.parent)
         shutil.rmtree(self._home, ignore_errors=True)

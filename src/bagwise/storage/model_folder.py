@@ -64,8 +64,6 @@ def save_folder(path: Path, files: Mapping[str, Write]) -> None:
     refuse_other_things(path)
     place = path.resolve()  # a link stays, and what it leads to is replaced
     place.parent.mkdir(parents=True, exist_ok=True)
-    if _aside(place).is_dir():
-        shutil.rmtree(_aside(place))
     with unfinished(place, folder=True) as new:
         for name, write in files.items():
             write(new / name)
@@ -81,6 +79,7 @@ def replace_folder(new: Path, place: Path) -> None:
         shutil.rmtree(new)  # the old one, which has got its name
     else:
         old = _aside(place)
+        shutil.rmtree(old, ignore_errors=True)  # a killed process may have left it
         place.rename(old)
         try:
             new.rename(place)
