@@ -73,7 +73,6 @@ def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
                 f"an item of the dataset is a {type(item).__name__}; a pair is expected: the "
                 "instances of a bag (K, ...) and its label counts (C,)."
             )
-    for item in items:
         if isinstance(item[0], Mapping):
             raise InputTypeError(
                 f"the instances of a bag are a {type(item[0]).__name__}; a tensor or an array "

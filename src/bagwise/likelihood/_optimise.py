@@ -6,14 +6,19 @@ import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from scipy.optimize import minimize
 from threadpoolctl import ThreadpoolController
 
-from bagwise.bags import Bags, FloatArray
-from bagwise.likelihood._curvature import Scale
+from bagwise.bags import FloatArray
+
+if TYPE_CHECKING:
+    from bagwise.likelihood.in_pieces import LikelihoodInPieces
+    from bagwise.likelihood.objective import BagLikelihood
+
+    Likelihood: TypeAlias = BagLikelihood | LikelihoodInPieces
 
 LOWEST_TAU, HIGHEST_TAU = 1e-3, 20.0  # of a fitted standard deviation of bag effects
 _ITERATIONS = 15  # after which coordinates are chosen anew
@@ -22,28 +27,6 @@ _ITERATIONS = 15  # after which coordinates are chosen anew
 _ROUGH, _ROUGH_SLOPE = 0.02, 0.1
 _SMALL = 1_000_000  # cells of X, below which threads are not worth waiting for each other
 _LINE_SEARCH = 6  # evaluations along a line; where that is not enough, the likelihood is rough
-
-
-class Likelihood(Protocol):
-    """What is optimised: a `BagLikelihood`, or one whose rows are read piece by piece."""
-
-    bags: Bags
-    basis: FloatArray
-    shape: tuple[int, ...]
-    exact: bool
-    evaluations: int
-
-    def evaluate(self, theta: FloatArray, tau: float = 0.0) -> Any:
-        """What is found at some parameters."""
-
-    def total(self, found: Any) -> tuple[float, FloatArray]:
-        """The log-likelihood there, and its gradient."""
-
-    def scale(self, found: Any, penalty: FloatArray, tau: float = 0.0) -> Scale:
-        """Coordinates for going on from there."""
-
-    def mean_level(self, coefficients: FloatArray) -> float:
-        """The mean over rows of log sum exp of the logits."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +64,7 @@ class Problem:
 
     def at(self, theta: FloatArray, tau: float) -> Point:
         """Value and gradient."""
-        found = self.likelihood.evaluate(theta, tau)
+        found: Any = self.likelihood.evaluate(theta, tau)
         total, gradient = self.likelihood.total(found)
         penalised = self.penalty * theta
         value = 0.5 * float((penalised * theta).sum()) - total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +12,12 @@ import numpy.typing as npt
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import number, whole
 from bagwise.errors import InputError
-from bagwise.likelihood._optimise import LOWEST_TAU, Likelihood, Problem, minimise
+from bagwise.likelihood._optimise import LOWEST_TAU, Problem, minimise
 from bagwise.likelihood.mixing import mean_softmax
 from bagwise.likelihood.objective import BagLikelihood, checked_features, contrasts
+
+if TYPE_CHECKING:
+    from bagwise.likelihood._optimise import Likelihood
 
 TOLERANCE = 0.01
 MAX_EVALUATIONS = 500
@@ -188,6 +192,7 @@ def fit_to(
     number(above=0)(tolerance, "tolerance")
     whole(1, 2**31)(max_evaluations, "max_evaluations")
     theta = _start(start, classes, likelihood.bags, likelihood.shape[1] - 1, bags.n_classes)
+    found: Any
     if len(classes) == 1:
         found, tau, converged, message = likelihood.evaluate(theta), 0.0, True, "one class"
     else:

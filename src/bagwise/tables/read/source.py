@@ -54,41 +54,34 @@ class FileSource(RowSource):
         self._tables: dict[Path, pa.Table] = {}
         self.partitions = partitions_of(self.files, typed, self._as_text)
         self.folder_columns = self.partitions.names
-        schemas = [self._open(file) for file in self.files]
-        for file, schema in zip(self.files, schemas, strict=True):
+        schemas = {file: self._open(file) for file in self.files}
+        for file, schema in schemas.items():
             if not schema.names:
                 line = "" if is_parquet(file) else "; a header line is expected"
                 raise InputError(f"{file} has no columns{line}.")
             self.refuse_repeated_names(schema.names, str(file))
         added = self.partitions.names
-        repeated = [
-            (file, [name for name in added if name in schema.names])
-            for file, schema in zip(self.files, schemas, strict=True)
-        ]
-        schemas = [pa.schema([f for f in schema if f.name not in added]) for schema in schemas]
-        first = schemas[0]
-        for file, schema in zip(self.files, schemas, strict=True):
-            for one, other, names in (
-                (file, self.files[0], set(first.names) - set(schema.names)),
-                (self.files[0], file, set(schema.names) - set(first.names)),
-            ):
-                if names:
+        columns = {f: [name for name in s.names if name not in added] for f, s in schemas.items()}
+        first = self.files[0]
+        for file in columns:
+            for one, other in ((file, first), (first, file)):
+                if missing := sorted(set(columns[other]) - set(columns[one])):
                     raise InputError(
-                        f"{one} has no column {listed(sorted(names))}, which {other} has; "
+                        f"{one} has no column {listed(missing)}, which {other} has; "
                         "all files must have the same columns."
                     )
-        schema = pa.schema(
-            [
-                pa.field(name, self._common_type(name, [s.field(name).type for s in schemas]))
-                for name in first.names
-            ]
-            + list(self.partitions.fields)
-        )
-        super().__init__(str(self.files[0]), schema, self._count(), limits)
+        fields = [
+            pa.field(
+                name, self._common_type(name, [schemas[f].field(name).type for f in self.files])
+            )
+            for name in columns[first]
+        ]
+        schema = pa.schema([*fields, *self.partitions.fields])
+        super().__init__(str(first), schema, self._count(), limits)
         for file in self._tables:
             self._settle(file)
-        for file, in_folders_too in repeated:
-            self._compare_with_folders(file, in_folders_too)
+        for file, schema in schemas.items():
+            self._compare_with_folders(file, [name for name in added if name in schema.names])
 
     def _common_type(self, name: str, types: list[pa.DataType]) -> pa.DataType:
         fields = [pa.schema([pa.field("x", kind)]) for kind in types]
