@@ -117,7 +117,7 @@ class BagBatchSampler(Sampler[list[int]]):
 
     Args:
         instances: a batch holds at most so many instances; a larger bag is a batch of its own.
-        min_bags: but at least so many bags, as batch normalisation needs several.
+        min_bags: but at least so many bags, as batch normalization needs several.
         shuffle: or in their own order.
         rank: which worker this is; that of `torch.distributed` if not given, 0 without it.
         replicas: how many workers there are; likewise. Give rank=0 and replicas=1 where something

@@ -242,7 +242,7 @@ class LLPClassifier(Predictions):
 
         Args:
             data: instances and their bags. The instances may lie in a memory-mapped file or be a
-                `Dataset`; the statistics to standardise by are then those of 10,000 of them.
+                `Dataset`; the statistics to standardize by are then those of 10,000 of them.
             classes: (C,) the class labels, in the order of the counts.
             validation: bags to choose the best epoch by; without them it is the last.
             checkpoint: a folder for the state of training, from which the same call goes on.

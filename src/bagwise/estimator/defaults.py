@@ -93,6 +93,6 @@ def searched(sizes: IntArray) -> Searched:
         # The first epochs of a long training must be those of a short one: its curve tells how many
         # to take.
         "schedule": "constant",
-        # The columns of a table are standardised when they are encoded.
+        # The columns of a table are standardized when they are encoded.
         "standardize": False,
     }

@@ -1,4 +1,4 @@
-"""The optimum of the penalised likelihood, by L-BFGS in coordinates that suit it."""
+"""The optimum of the penalized likelihood, by L-BFGS in coordinates that suit it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Point:
 
 
 class Problem:
-    """The penalised likelihood as a function of theta and tau.
+    """The penalized likelihood as a function of theta and tau.
 
     Args:
         ridge: penalty of the weights, not of the intercepts.
@@ -66,9 +66,9 @@ class Problem:
         """Value and gradient."""
         found: Any = self.likelihood.evaluate(theta, tau)
         total, gradient = self.likelihood.total(found)
-        penalised = self.penalty * theta
-        value = 0.5 * float((penalised * theta).sum()) - total
-        return Point(theta, tau, found, value, penalised - gradient)
+        penalized = self.penalty * theta
+        value = 0.5 * float((penalized * theta).sum()) - total
+        return Point(theta, tau, found, value, penalized - gradient)
 
 
 class _Coordinates:

@@ -69,7 +69,7 @@ def choose_bag_effects(
     The instances of bag b have the logits X W + b + u_b, where u_b is normal with variance tau^2
     for each class (what all classes share does not matter). The counts of a bag are the more
     probable the more its u_b follows them, whether or not bags differ: so u_b is integrated over,
-    and tau maximises, together with W and b,
+    and tau maximizes, together with W and b,
 
         sum_b log of the mean over u of P(S_b | X_b; W, b + u) - ridge / 2 ||W||^2
 
@@ -89,7 +89,7 @@ def choose_bag_effects(
     tau is poorly known.
 
     Args:
-        X: (N, d) standardised features, sorted by bag.
+        X: (N, d) standardized features, sorted by bag.
         bags: sizes and counts, of three bags at least.
         folds: in how many parts bags are held out, or the part of each, see `choose_ridge`.
 
@@ -149,7 +149,7 @@ def bags_to_look_at(bags: Bags) -> IntArray:
 def bags_differ(z: npt.ArrayLike, bags: Bags) -> tuple[float, float]:
     """Whether bags differ by more than the logits of their rows explain: (tau, p-value).
 
-    tau maximises the likelihood of the bags with effects, the logits being what they are. The
+    tau maximizes the likelihood of the bags with effects, the logits being what they are. The
     p-value is that of the likelihood-ratio test of tau = 0, at the edge of what tau can be: half of
     that of chi-squared with one degree of freedom. Up to 20,000 instances of bags at random are
     looked at.

@@ -109,7 +109,7 @@ class Covariance:
         of new bags. A group without rows gets NaN.
 
         Args:
-            X: (N, d) features, standardised as those of the fit.
+            X: (N, d) features, standardized as those of the fit.
             groups: (N,) the group of each row, 0 .. G - 1.
             n_groups: G; the largest group plus one if not given.
         """
@@ -145,7 +145,7 @@ def covariance(
 
         H^-1 (sum_b g_b g_b') H^-1 (B - 1) / B,        g_b = (1 - H_b H^-1)^-1 X_b' (w - p)
 
-    H is the information of the penalised likelihood, H_b a bag's part of it. The factor before a
+    H is the information of the penalized likelihood, H_b a bag's part of it. The factor before a
     bag's score makes up for its pull on the fit, which makes its residual too small; with it the
     estimator is that of the jackknife over bags, whence (B - 1) / B. Without, where the pull is
     small, it would be B / (B - 1).
@@ -316,7 +316,7 @@ def _sandwich(inverse: FloatArray, outer: FloatArray, n_bags: int) -> FloatArray
 def _inverse_observed(
     problem: Problem, theta: FloatArray, tau: float, expected: FloatArray
 ) -> FloatArray:
-    """The inverse of the second derivative of the penalised likelihood.
+    """The inverse of the second derivative of the penalized likelihood.
 
     Where it is much smaller than the expected information, or negative, as it can be by chance with
     few bags, a share of that takes its place.

@@ -103,7 +103,7 @@ def group_shares_with_effects(
     Args:
         covariance: of the fit's coefficients, tau taken as known.
         effects: of the fit's bags, B of them.
-        X: (N, d) features, standardised as those of the fit.
+        X: (N, d) features, standardized as those of the fit.
         bag: (N,) the number of each row's bag: 0 .. B - 1 those of the fit, other numbers of new
             bags, the same for rows of the same bag.
         groups: (N,) the group of each row, 0 .. G - 1.

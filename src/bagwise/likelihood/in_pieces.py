@@ -68,7 +68,7 @@ class LikelihoodInPieces:
         return float(found.log_likelihood.sum()), found.gradient
 
     def scale(self, found: Sums, penalty: FloatArray, tau: float = 0.0) -> Scale:
-        """Coordinates in which the likelihood with this penalty (P,) is easy to maximise."""
+        """Coordinates in which the likelihood with this penalty (P,) is easy to maximize."""
         assert tau == 0
         n_rows = len(self.bags) * self.basis.shape[1]
         return Scale(self._information(found.theta), n_rows, penalty)

@@ -30,7 +30,7 @@ class LinearFit:
     Attributes:
         weights: (d, C), each row summing to 0.
         intercept: (C,), summing to 0.
-        ridge: what the squared weights were penalised by.
+        ridge: what the squared weights were penalized by.
         bag_effects: tau, the standard deviation of the bags' own intercepts; 0 without.
         effects: (B, C) the mean of each bag's own intercept given its counts; None without.
         log_likelihood: log P(S|X) of all bags together.
@@ -89,25 +89,25 @@ def fit_linear(
 ) -> LinearFit:
     """Fit logits X W + b to the label counts of bags.
 
-    Minimised, by L-BFGS over all bags at a time, is
+    Minimized, by L-BFGS over all bags at a time, is
 
         - sum_b log P(S_b | X_b; W, b) + ridge / 2 ||W||^2
 
-    with P(S|X) of the engine `auto`. The intercepts b are not penalised. The same vector added to
+    with P(S|X) of the engine `auto`. The intercepts b are not penalized. The same vector added to
     the weights of all classes changes no probability; the penalty is least where each row of W sums
     to 0, and b is taken to sum to 0 too. So the answer is unique as far as the likelihood has one
     optimum, no class is singled out, and their order does not matter. (With two classes the
-    difference of their weights, beta, is penalised by ridge / 4 beta^2.)
+    difference of their weights, beta, is penalized by ridge / 4 beta^2.)
 
     The likelihood of bags is not concave: what is found is the optimum next to `start`, or to zero
-    weights and the overall shares. Optimisation takes place in coordinates in which a step of one
+    weights and the overall shares. Optimization takes place in coordinates in which a step of one
     is about one standard error (see `_curvature.information_rows`), chosen anew now and then.
 
     A class that no bag has gets zero weights and a share of half an instance of all. Without it the
     likelihood would be largest at an intercept of minus infinity.
 
     Args:
-        X: (N, d) standardised features, sorted by bag.
+        X: (N, d) standardized features, sorted by bag.
         ridge: strength of the penalty, 0 or more; 1 / ridge is the variance of a normal prior.
         bag_effects: tau; each bag has its own intercept b + u_b, normal with variance tau^2 in each
             class, and P(S|X) is its mean over u (see `choose_bag_effects`).
@@ -159,7 +159,7 @@ def fit_with_variance(
     start: LinearFit | None = None,
     tolerance: float = TOLERANCE,
 ) -> LinearFit:
-    """`fit_linear` with bag effects whose tau maximises the likelihood too, from .001 to 20."""
+    """`fit_linear` with bag effects whose tau maximizes the likelihood too, from .001 to 20."""
     features = checked_features(X, bags)
     part, classes = occurring(bags)
     tau = 0.5 if start is None or start.bag_effects <= LOWEST_TAU else start.bag_effects

@@ -34,7 +34,7 @@ def nonlinearity_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatAr
     clipped at three standard deviations.
 
     Args:
-        X: (N, d) standardised features, sorted by bag.
+        X: (N, d) standardized features, sorted by bag.
         fit: a model without bag effects, fitted to these bags, or to more of them.
 
     Returns:

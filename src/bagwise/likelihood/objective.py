@@ -46,7 +46,7 @@ def log_likelihoods_with_effects(z: FloatArray, bags: Bags, tau: FloatArray) -> 
     array([-1.013])
     """
     logits: FloatArray = np.ascontiguousarray(z, dtype=np.float64)
-    found, _ = _unnormalised(logits, bags)
+    found, _ = _unnormalized(logits, bags)
     counts = bags.counts.astype(np.float64)
     basis = contrasts(bags.n_classes)
     values, *_ = integrate_weighted(logits, np.ones(len(logits)), bags.offsets, counts, basis, tau)
@@ -102,7 +102,7 @@ class BagLikelihood:
         z: FloatArray = self.X1 @ (theta @ self.basis.T)
         if tau == 0:
             return evaluation(z, self.bags)
-        log_likelihood, weights = _unnormalised(z, self.bags)
+        log_likelihood, weights = _unnormalized(z, self.bags)
         values, p, effects, squares = integrate(z, self.bags, self.basis, tau)
         return Evaluation(log_likelihood + values, weights - p, p, effects, squares)
 
@@ -116,7 +116,7 @@ class BagLikelihood:
         return float(self.bag_weights @ found.log_likelihood), gradient
 
     def scale(self, found: Evaluation, penalty: FloatArray, tau: float = 0.0) -> Scale:
-        """Coordinates in which the likelihood with this penalty (P,) is easy to maximise."""
+        """Coordinates in which the likelihood with this penalty (P,) is easy to maximize."""
 
         def information() -> Iterator[FloatArray]:
             p, offsets = found.probabilities, self.bags.offsets
@@ -134,10 +134,10 @@ class BagLikelihood:
 
 def evaluation(z: FloatArray, bags: Bags) -> Evaluation:
     """The likelihood of bags, and its derivatives, by the logits (N, C) of their rows."""
-    log_likelihood, weights = _unnormalised(z, bags)
+    log_likelihood, weights = _unnormalized(z, bags)
     p = np.empty(z.shape)
     over_bags(
-        lambda index: _normalise(index, z, bags.offsets, p, log_likelihood),
+        lambda index: _normalize(index, z, bags.offsets, p, log_likelihood),
         np.arange(len(bags)),
         bags.sizes * float(_SOFTMAX * bags.n_classes),
     )
@@ -149,7 +149,7 @@ def is_exact(bags: Bags) -> bool:
     return bool(is_small(bags, AUTO_STATES).all())
 
 
-def _unnormalised(z: FloatArray, bags: Bags) -> tuple[FloatArray, FloatArray]:
+def _unnormalized(z: FloatArray, bags: Bags) -> tuple[FloatArray, FloatArray]:
     """(B,) the logarithm of the sum of exp(z) over labelings, and (N, C) the weights."""
     log_likelihood, weights = np.empty(len(bags)), np.empty(z.shape)
     fill_auto(bags.others_impossible(z), bags, log_likelihood, weights, AUTO_STATES)
@@ -157,7 +157,7 @@ def _unnormalised(z: FloatArray, bags: Bags) -> tuple[FloatArray, FloatArray]:
 
 
 @kernel
-def _normalise(
+def _normalize(
     index: IntArray, z: FloatArray, offsets: IntArray, p: FloatArray, log_likelihood: FloatArray
 ) -> None:
     """Of some bags: fill p with softmax(z), and take log sum exp of each row from the bag's

@@ -123,7 +123,7 @@ def choose_ridge(
     the bags are still held out, and a warning says so. One bag cannot be held out.
 
     Args:
-        X: (N, d) standardised features, sorted by bag.
+        X: (N, d) standardized features, sorted by bag.
         folds: number of parts that bags are held out in, or (B,) the part of each bag, counted
             from 0, and -1 for bags that are never held out.
         bag_effects: see `fit_linear`; scores are then means over these effects.

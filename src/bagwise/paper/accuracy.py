@@ -135,7 +135,7 @@ class Block:
     def mark(self, row: str, K: int) -> str:
         """Whether the best proposed method is significantly better (●) or worse (○) than this one.
 
-        Paired t-test over seeds at 5 %.
+        Paired t-test over seeds at 5%.
         """
         proposed = self.best(K, proposed=True)
         if proposed is None or not is_baseline(self.method_of(row)):
@@ -245,7 +245,7 @@ KEY = (
     "Test accuracy in percent, mean ± standard deviation where there are several seeds. {best}: "
     "the best of a column. "
     "● (○): the best proposed method is significantly better (worse) than this baseline, paired "
-    "t-test at 5 %. a, b, m, t: with the engine auto, bethe, multinomial or transport, or the name "
+    "t-test at 5%. a, b, m, t: with the engine auto, bethe, multinomial or transport, or the name "
     "of another; RC and CC are exact otherwise. Epochs and learning rates are chosen by {chosen}."
 )
 _CHOSEN = {

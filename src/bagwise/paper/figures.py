@@ -57,7 +57,7 @@ def draw_figures(blocks: list[Block], folder: Path, force: bool = False) -> list
     by epoch of the proposed methods, and of those that the paper does not have.
     accuracy-by-bag-size.png, which the paper does not have: test accuracy of all methods beside the
     paper's best. beside-the-paper.png: of each model the best proposed method alone. A curve by
-    epoch is the mean over seeds at the chosen learning rate; its colour is the bag size, the same
+    epoch is the mean over seeds at the chosen learning rate; its color is the bag size, the same
     everywhere.
     Files of these names that were not drawn by it are replaced only with `force`.
     """
@@ -240,6 +240,6 @@ def _mean_curve(cell: Cell, column: str) -> FloatArray:
 
 
 def _color(K: int) -> Any:
-    """A colour for a bag size, from dark (small bags) to light (large ones)."""
+    """A color for a bag size, from dark (small bags) to light (large ones)."""
     colors: Callable[[float], Any] = mpl.colormaps["viridis"]
     return colors(min(np.log2(max(K, 2)) - 1, 6) / 6.6)

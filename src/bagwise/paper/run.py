@@ -87,7 +87,7 @@ class RunResult:
 def protocol_data(data: Dataset, bag_size: int, seed: int) -> tuple[BagData, BagData, BagData]:
     """Training and validation bags drawn at random, and the test set as bags of one.
 
-    10 % of the training set are held out for validation. What does not fill a bag is left out.
+    10% of the training set are held out for validation. What does not fill a bag is left out.
     """
     order = torch.randperm(
         len(data.train_labels), generator=torch.Generator().manual_seed(1_000_003 + seed)
