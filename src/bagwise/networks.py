@@ -32,7 +32,6 @@ Factory = Callable[[tuple[int, ...], int], nn.Module]
 """factory(shape of an instance, number of classes) makes a model."""
 
 MODELS = Registry[Factory]("model", "bagwise.networks")
-register_network = MODELS.register
 
 
 class Standardize(nn.Module):
