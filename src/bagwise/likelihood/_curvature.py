@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from bagwise.bags import FloatArray, IntArray
-from bagwise.likelihood._effects import cholesky, solve_rows
+from bagwise.likelihood._effects import cholesky
 from bagwise.posterior._kernels import inline, kernel, over_bags
 
 _LARGEST = 1200  # rows or columns up to which eigenvectors are computed
@@ -79,9 +79,7 @@ def _information_rows(
                 for j in range(d):
                     for f in range(D):
                         out[e, j, f] += T[e, f] * X1[k, j]
-        covariance = _with_effect(V, tau)
-        cholesky(covariance)
-        solve_rows(covariance, rows[bag - begin])
+        _whiten(_with_effect(V, tau), out)
 
 
 @inline
@@ -94,6 +92,20 @@ def _with_effect(V: FloatArray, tau: float) -> FloatArray:
             for g in range(D):
                 both[e, f] += tau * tau * V[e, g] * V[g, f]
     return both
+
+
+@inline
+def _whiten(covariance: FloatArray, out: FloatArray) -> None:
+    """out := L^-1 out for covariance = L L'."""
+    cholesky(covariance)
+    D, d, _ = out.shape
+    for e in range(D):
+        for j in range(d):
+            for f in range(D):
+                total = out[e, j, f]
+                for g in range(e):
+                    total -= covariance[e, g] * out[g, j, f]
+                out[e, j, f] = total / covariance[e, e]
 
 
 class Scale:

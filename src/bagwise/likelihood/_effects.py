@@ -344,15 +344,6 @@ def cholesky(a: FloatArray) -> None:
 
 
 @inline
-def solve_rows(factor: FloatArray, rows: FloatArray) -> None:
-    """rows := L^-1 rows."""
-    for i in range(len(factor)):
-        for j in range(i):
-            rows[i] -= factor[i, j] * rows[j]
-        rows[i] /= factor[i, i]
-
-
-@inline
 def _solve_lower(factor: FloatArray, b: FloatArray, x: FloatArray) -> None:
     for i in range(len(b)):
         x[i] = b[i]

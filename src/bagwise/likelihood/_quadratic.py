@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags import FloatArray, IntArray
-from bagwise.likelihood._effects import cholesky, solve_rows
+from bagwise.likelihood._effects import cholesky
 from bagwise.posterior._kernels import inline, kernel, over_bags
 
 MOST_CLASSES = 4  # products of counts, and their covariances, are many where classes are
@@ -86,15 +86,15 @@ def _quadratic_rows(
             V[e, e] += 1e-12
         cholesky(V)
         turned = kappa.T.copy()
-        solve_rows(V, turned)
-        solve_rows(V, slope)
+        _solve(V, turned)
+        _solve(V, slope)
         bend -= turned.T @ slope
         spread -= turned.T @ turned
         jitter = 1e-12 + 1e-9 * np.trace(spread)
         for i in range(Q):
             spread[i, i] += jitter
         cholesky(spread)
-        solve_rows(spread, bend)
+        _solve(spread, bend)
         rows[place] = bend
 
 
@@ -150,3 +150,12 @@ def _add_fourth(
             for c in range(C):
                 total += p[c] * products[c, i] * products[c, j]
             spread[i, j] += total
+
+
+@inline
+def _solve(factor: FloatArray, rows: FloatArray) -> None:
+    """rows := L^-1 rows."""
+    for i in range(len(factor)):
+        for j in range(i):
+            rows[i] -= factor[i, j] * rows[j]
+        rows[i] /= factor[i, i]
