@@ -435,7 +435,7 @@ def test_a_new_model_replaces_the_former_also_where_folders_cannot_be_swapped(
 ) -> None:
     if not swaps:
         monkeypatch.setattr(model_folder, "_exchange", lambda one, other: False)
-        (tmp_path / ".m.aside" / "left by a kill").mkdir(parents=True)
+    (tmp_path / ".m.aside" / "left by a kill").mkdir(parents=True)
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "fit.json").write_text("former")
 

@@ -73,13 +73,13 @@ def save_folder(path: Path, files: Mapping[str, Write]) -> None:
 
 def replace_folder(new: Path, place: Path) -> None:
     """Move a folder to a place; what is there now is gone when the new one is there."""
+    shutil.rmtree(_aside(place), ignore_errors=True)  # a killed process may have left it
     if not place.exists():
         new.rename(place)
     elif _exchange(new, place):
         shutil.rmtree(new)  # the old one, which has got its name
     else:
         old = _aside(place)
-        shutil.rmtree(old, ignore_errors=True)  # a killed process may have left it
         place.rename(old)
         try:
             new.rename(place)
