@@ -17,9 +17,9 @@ import torch
 from bagwise import LLPClassifier
 from bagwise.estimator import saving
 from bagwise.storage import files
-from bagwise.storage.array_files import load_arrays, save_arrays
+from bagwise.storage.array_files import load_arrays, save_arrays, verify
 from bagwise.storage.files import remove_leftovers, unfinished, write_atomically
-from bagwise.training.tensor_files import load_tensors, save_tensors, verify
+from bagwise.training.tensor_files import load_tensors, save_tensors
 
 
 def small(epochs: int) -> LLPClassifier:

@@ -9,12 +9,13 @@ from bagwise.data import BagData
 from bagwise.estimator import LLPClassifier
 from bagwise.estimator import network_candidates as tuning
 from bagwise.likelihood import fit_linear
-from bagwise.likelihood.nonlinearity import bend_scores, may_bend
+from bagwise.likelihood.nonlinearity import may_be_nonlinear, nonlinearity_scores
 from bagwise.likelihood.objective import BagLikelihood
 from bagwise.likelihood.splits import splits_of
 from bagwise.limits import Limits
 from bagwise.storage.journal import Workspace
 from bagwise.tables.search.linear_candidates import linear_trials
+from bagwise.tables.search.step_by_step import StepByStep
 from bagwise.tables.sort.encoded_bags import EncodedBags
 from oracles import Floats
 
@@ -39,7 +40,7 @@ def of_product(seed: int, strength: float, B: int = 400, K: int = 5) -> tuple[Fl
 def test_scores_are_slopes_of_the_likelihood_with_one_more_column() -> None:
     X, bags = generated(0, 3)
     fit = fit_linear(X, bags)
-    found = bend_scores(X, bags, fit)
+    found = nonlinearity_scores(X, bags, fit)
     assert found is not None
     clipped = np.clip(X, -3, 3)
 
@@ -71,9 +72,9 @@ def test_scores_of_a_linear_truth_are_standard_normal(C: int) -> None:
     scores = []
     for seed in range(40):
         X, bags = generated(seed, C, B=800)
-        found = bend_scores(X, bags, fit_linear(X, bags, ridge=0.1))
+        found = nonlinearity_scores(X, bags, fit_linear(X, bags, ridge=0.1))
         assert found is not None
-        assert not may_bend(found)
+        assert not may_be_nonlinear(found)
         scores.append(found)
     z = np.concatenate(scores)
     assert abs(z.mean()) < 0.25
@@ -82,9 +83,9 @@ def test_scores_of_a_linear_truth_are_standard_normal(C: int) -> None:
 
 def test_a_product_of_two_columns_is_seen() -> None:
     X, bags = of_product(0, 1.5)
-    scores = bend_scores(X, bags, fit_linear(X, bags))
+    scores = nonlinearity_scores(X, bags, fit_linear(X, bags))
     assert scores is not None
-    assert may_bend(scores)
+    assert may_be_nonlinear(scores)
     assert np.abs(scores).argmax() == 1  # the first is the square of the first column
     assert np.sort(np.abs(scores))[-2] < 5
 
@@ -92,21 +93,24 @@ def test_a_product_of_two_columns_is_seen() -> None:
 def test_columns_of_two_values_have_no_squares() -> None:
     X, bags = of_product(0, 0.0)
     X[:, 0] = np.sign(X[:, 0])
-    scores = bend_scores(X, bags, fit_linear(X, bags))
+    scores = nonlinearity_scores(X, bags, fit_linear(X, bags))
     assert scores is not None
     assert len(scores) == 4 * 5 // 2 + 4 - 2  # neither its square nor its cube
 
 
 def test_few_bags_many_columns_and_one_class_say_nothing() -> None:
     X, bags = generated(0, 2, B=19)  # five bags a coefficient are 20
-    assert bend_scores(X, bags, fit_linear(X, bags)) is None
+    assert nonlinearity_scores(X, bags, fit_linear(X, bags)) is None
     wide = np.zeros((6000, 201))
     wide[:, 0] = np.arange(6000) / 6000
     bags = Bags([1] * 6000, np.eye(2, dtype=int)[np.arange(6000) % 2])
-    assert bend_scores(wide, bags, fit_linear(wide, bags, max_evaluations=500)) is None
+    assert nonlinearity_scores(wide, bags, fit_linear(wide, bags, max_evaluations=500)) is None
     one = Bags([1] * 6000, np.ones((6000, 1), dtype=int))
-    assert bend_scores(X[:1].repeat(6000, 0), one, fit_linear(X[:1].repeat(6000, 0), one)) is None
-    assert may_bend(None)
+    assert (
+        nonlinearity_scores(X[:1].repeat(6000, 0), one, fit_linear(X[:1].repeat(6000, 0), one))
+        is None
+    )
+    assert may_be_nonlinear(None)
 
 
 @pytest.mark.parametrize("strength", [0.0, 1.5])
@@ -133,7 +137,7 @@ def test_a_perceptron_behind_the_linear_model_goes_on_only_where_something_bends
 
     monkeypatch.setattr(tuning, "_train_fold", a_little_worse)
     classes, work = np.array(["0", "1"]), Workspace(None, {})
-    search = tuning.Search(LLPClassifier(), data, classes, splits, work)
-    tried = search.trials("mlp", tuning.RATES["mlp"], rival)
+    search = tuning.Search(StepByStep(), data, classes, splits, work)
+    tried = search.trials("mlp", rival)
     assert (tried[0].log_probs is not None) == (strength > 0)
     assert len(asked) == len(tuning.RATES["mlp"]) + (strength > 0)

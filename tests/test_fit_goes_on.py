@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from bagwise import InputError, LLPClassifier
 from bagwise.cli import app
 from bagwise.estimator import network_candidates as tuning
+from bagwise.storage import model_folder
 from bagwise.storage.journal import Workspace
 from bagwise.tables.model.fitted_table import FittedTable
 
@@ -133,8 +134,7 @@ def moments(large: bool) -> dict[tuple[str, str, int], int]:
         (write, "checkpoint.safetensors", EPOCHS): finished,
         (write, "model.safetensors", 1): finished,
         (write, "model", 1): finished,
-        (write, "former", 1): finished,
-        (write, "out", 1): finished,  # between the two steps of replacing the former model
+        ("shutil.rmtree", "model", 1): finished,  # the former model, which was swapped for the new
         ("shutil.rmtree", ".out.fitting", 1): finished,
     }
     if not large:
@@ -427,3 +427,23 @@ def test_a_link_into_folders_that_are_not_there_yet_makes_them(made: Path, tmp_p
     assert link.is_symlink()
     assert content(tmp_path / "disk" / "new" / "model") == content(made / "whole")
     assert sorted(path.name for path in tmp_path.rglob(".*")) == []
+
+
+@pytest.mark.parametrize("swaps", [True, False])
+def test_a_new_model_replaces_the_former_also_where_folders_cannot_be_swapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swaps: bool
+) -> None:
+    if not swaps:
+        monkeypatch.setattr(model_folder, "_exchange", lambda one, other: False)
+    (tmp_path / ".m.aside" / "left by a kill").mkdir(parents=True)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "fit.json").write_text("former")
+
+    def save(place: Path) -> None:
+        place.mkdir(parents=True)
+        (place / "fit.json").write_text("new")
+
+    with Workspace(tmp_path / "m", {}) as work:
+        work.publish(save)
+    assert os.listdir(tmp_path) == ["m"]
+    assert (tmp_path / "m" / "fit.json").read_text() == "new"

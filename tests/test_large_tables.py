@@ -422,13 +422,13 @@ def test_a_search_among_perceptrons_finds_the_same(
     seen = []
 
     def behind(search: tuning.Search, trial: Any, part: int, rival: Any) -> bool:
-        return not search._may_bend(rival)
+        return not search._may_be_nonlinear(rival)
 
     def scores(X: Any, bags: Any, linear: Any) -> None:
         seen.append(X)
 
     monkeypatch.setattr(tuning.Search, "_is_behind", behind)
-    monkeypatch.setattr(tuning, "bend_scores", scores)
+    monkeypatch.setattr(tuning, "nonlinearity_scores", scores)
     more = {"model": "auto", "lr": None, "epochs": None, "limits": TIGHT_ONE_SPLIT}
     found = fit(made, tmp_path / "stored", memory=BUDGET, **more)
     assert found == fit(made, tmp_path / "plain", **more)

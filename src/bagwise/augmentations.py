@@ -39,7 +39,7 @@ class ImageViews:
 
     An affine change, interpolated between pixels, the border's going on beyond it; then contrast
     and brightness; then a square is covered by the image's mean. Images on the scale on which
-    a model sees them, standardised, are expected: brightness is in units of it.
+    a model sees them, standardized, are expected: brightness is in units of it.
 
     Attributes:
         rotation: in degrees, to either side.

@@ -1,4 +1,4 @@
-"""The paper's four models, LeNet-5 and WRN-28-2, and inputs standardised inside the model.
+"""The paper's four models, LeNet-5 and WRN-28-2, and inputs standardized inside the model.
 
 Every model takes (N, ...) inputs and returns (N, C) logits.
 """
@@ -32,13 +32,12 @@ Factory = Callable[[tuple[int, ...], int], nn.Module]
 """factory(shape of an instance, number of classes) makes a model."""
 
 MODELS = Registry[Factory]("model", "bagwise.networks")
-register_network = MODELS.register
 
 
 class Standardize(nn.Module):
     """(x - mean) / std with the statistics of training inputs, kept as buffers of the model.
 
-    Tables are standardised by column, images (N, channels, height, width) by channel. What does not
+    Tables are standardized by column, images (N, channels, height, width) by channel. What does not
     vary is only centred. A column that seldom leaves one value, like a pixel at the border, has a
     tiny standard deviation, and what is seldom would become huge. Where the size of a deviation d
     from the mean, sqrt(2 / pi) E[d^2] / E|d|, is larger, it takes the place of std; of a normal
@@ -65,7 +64,6 @@ class Standardize(nn.Module):
         """With the statistics of these inputs (N, ...).
 
         Args:
-            inputs: the training inputs.
             plain: divide by the standard deviation itself also where something is seldom, as is
                 usual for images and their channels.
         """
@@ -88,7 +86,7 @@ class Standardize(nn.Module):
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Standardise (N, ...) in the precision of the inputs; the result is single precision."""
+        """Standardize (N, ...) in the precision of the inputs; the result is single precision."""
         kind = inputs.dtype if inputs.is_floating_point() else torch.float32
         return ((inputs - self.mean.to(kind)) / self.std.to(kind)).float()
 
@@ -105,7 +103,7 @@ def linear(shape: tuple[int, ...], n_classes: int) -> nn.Module:
 
 @MODELS.register("mlp")
 def mlp(shape: tuple[int, ...], n_classes: int) -> nn.Module:
-    """d-300-300-300-300-C with batch normalisation and ReLU.
+    """d-300-300-300-300-C with batch normalization and ReLU.
 
     >>> mlp((64,), 10)(torch.zeros(3, 64)).shape
     torch.Size([3, 10])
@@ -120,7 +118,7 @@ def mlp(shape: tuple[int, ...], n_classes: int) -> nn.Module:
 def convnet(shape: tuple[int, ...], n_classes: int) -> nn.Module:
     """The paper's 12-layer ConvNet: three times three convolutions, of 128, 256 and 512 channels.
 
-    LeakyReLU and batch normalisation after each, max pooling and dropout .25 between, mean pooling
+    LeakyReLU and batch normalization after each, max pooling and dropout .25 between, mean pooling
     over all places at the end. The paper's table gives 512 channels to the whole last block; the
     architecture it cites narrows it to 512-256-128. This follows the table.
 
@@ -166,7 +164,7 @@ def resnet32(shape: tuple[int, ...], n_classes: int) -> nn.Module:
 
 @MODELS.register("lenet5")
 def lenet5(shape: tuple[int, ...], n_classes: int) -> nn.Module:
-    """LeNet-5 as it is built today: batch normalisation, ReLU and max pooling.
+    """LeNet-5 as it is built today: batch normalization, ReLU and max pooling.
 
     Convolutions of 6 and 16 channels, 5 x 5, each halving the places; then 120-84-C.
 
@@ -198,7 +196,7 @@ def lenet5(shape: tuple[int, ...], n_classes: int) -> nn.Module:
 def wrn28_2(shape: tuple[int, ...], n_classes: int) -> nn.Module:
     """The wide ResNet of 28 layers and width 2: three stages of four blocks, 32, 64, 128 channels.
 
-    Normalisation and LeakyReLU come before each convolution, as is usual in semi-supervised
+    Normalization and LeakyReLU come before each convolution, as is usual in semi-supervised
     learning.
 
     >>> wrn28_2((3, 32, 32), 10)(torch.zeros(2, 3, 32, 32)).shape
@@ -231,7 +229,7 @@ class ChannelsLast(nn.Sequential):
 
 
 class _WideBlock(nn.Module):
-    """Two convolutions, normalised before, beside a shortcut: one of 1 x 1 where shapes change."""
+    """Two convolutions, normalized before, beside a shortcut: one of 1 x 1 where shapes change."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -249,10 +247,10 @@ class _WideBlock(nn.Module):
         )
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        normalised = self.before(inputs)
-        # Where shapes change, the shortcut is normalised too.
-        passed = inputs if isinstance(self.shortcut, nn.Identity) else self.shortcut(normalised)
-        added: torch.Tensor = self.body(normalised) + passed
+        normalized = self.before(inputs)
+        # Where shapes change, the shortcut is normalized too.
+        passed = inputs if isinstance(self.shortcut, nn.Identity) else self.shortcut(normalized)
+        added: torch.Tensor = self.body(normalized) + passed
         return added
 
 

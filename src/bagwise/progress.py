@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -37,7 +36,6 @@ class Bar:
 
     Args:
         *columns: what stands to the right of the bar.
-        show: whether to show it.
         transient: whether it is gone when its work is done.
     """
 
@@ -56,12 +54,7 @@ class Bar:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self._bar.disable:  # rich 13 ends a line even of a bar that is not shown
             self._bar.stop()
 
@@ -84,10 +77,7 @@ class WorkProgress(Bar):
     """Pieces of work done of those planned, which may change, and what is being done.
 
     Args:
-        name: of the whole.
         unit: what a piece is, in the plural; empty where there is but one.
-        planned: pieces.
-        show: whether to show it.
     """
 
     def __init__(self, name: str, unit: str, planned: int, show: bool) -> None:

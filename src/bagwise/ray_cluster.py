@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar
 
 from bagwise.errors import InputError
@@ -59,21 +58,12 @@ def cluster(address: str | None = None, cores: int | None = None) -> Iterator[in
         ray.shutdown()
 
 
-def n_cores() -> int:
-    """Cores of the cluster, at this moment."""
-    return _resource("CPU")
-
-
-def n_gpus() -> int:
-    """GPUs of the cluster, at this moment."""
-    return _resource("GPU")
-
-
-def _resource(name: str) -> int:
+def n_cores(kind: str = "CPU") -> int:
+    """Cores, or GPUs, of the cluster at this moment."""
     import ray
 
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-    return int(resources.get(name, 0))
+    return int(resources.get(kind, 0))
 
 
 def _plugins() -> dict[str, Any]:
@@ -81,14 +71,12 @@ def _plugins() -> dict[str, Any]:
     load_plugins()
     names = [name for name in os.environ.get(PLUGINS, "").split(",") if name]
     modules = (sys.modules[name.partition(".")[0]] for name in dict.fromkeys(names))
-    sent = [module for module in modules if _is_here(module)]
+    sent = []
+    for module in modules:
+        file = Path(module.__file__ or "/")
+        if file.is_relative_to(Path.cwd()) and "site-packages" not in file.parts:
+            sent.append(module)  # the user's own; others are installed on every machine
     return {"py_modules": sent, "env_vars": {PLUGINS: ",".join(names)}} if names else {}
-
-
-def _is_here(module: ModuleType) -> bool:
-    """Whether a module is the user's own file or folder; others are installed on every machine."""
-    file = Path(module.__file__ or "/")
-    return file.is_relative_to(Path.cwd()) and "site-packages" not in file.parts
 
 
 def do_all(
@@ -106,7 +94,6 @@ def do_all(
         function: called with `shared` and the arguments of a task.
         tasks: arguments of each call.
         *shared: arguments of all, sent to each machine once.
-        gpus: that each call has.
         at_once: calls at most; as many as there are cores if not given.
 
     Yields:

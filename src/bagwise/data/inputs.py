@@ -135,7 +135,6 @@ def feed(
     """The instances of one index of rows after the other.
 
     Args:
-        inputs: N instances.
         rows: indexes (n,), taken as they are needed, by workers some batches ahead.
         workers: processes that fetch the items of a `Dataset`; of tensors and arrays this process
             takes the rows itself, which is faster.
@@ -146,7 +145,7 @@ def feed(
         return
     yield from DataLoader(
         _Instances(inputs),
-        batch_sampler=_Lists(rows),
+        batch_sampler=(index.tolist() for index in rows),
         num_workers=workers,
         collate_fn=_collate,
         generator=generator or torch.Generator().manual_seed(0),
@@ -159,16 +158,6 @@ class _Instances(Dataset[Any]):
 
     def __getitem__(self, row: int) -> Any:
         return _instance(self.inputs, row)
-
-
-class _Lists:
-    """Indexes as a DataLoader wants them."""
-
-    def __init__(self, rows: Iterable[torch.Tensor]) -> None:
-        self.rows = rows
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (index.tolist() for index in self.rows)
 
 
 def _instance(inputs: Inputs, row: int) -> Any:

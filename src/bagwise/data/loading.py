@@ -27,7 +27,6 @@ class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor | Bags]]):
     Args:
         inputs: as `BagData` takes them; the items of a `Dataset` are fetched bag by bag, by the
             workers of the `DataLoader`.
-        bags: sizes and counts of the bags of these instances.
 
     >>> dataset = BagDataset(torch.arange(5.0), Bags([3, 2], [[2, 1], [0, 2]]))
     >>> dataset[1]
@@ -74,7 +73,6 @@ def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
                 f"an item of the dataset is a {type(item).__name__}; a pair is expected: the "
                 "instances of a bag (K, ...) and its label counts (C,)."
             )
-    for item in items:
         if isinstance(item[0], Mapping):
             raise InputTypeError(
                 f"the instances of a bag are a {type(item[0]).__name__}; a tensor or an array "
@@ -118,11 +116,9 @@ class BagBatchSampler(Sampler[list[int]]):
     `set_epoch` announced. It can differ between epochs if bags differ in size.
 
     Args:
-        bags: all bags.
         instances: a batch holds at most so many instances; a larger bag is a batch of its own.
-        min_bags: but at least so many bags, as batch normalisation needs several.
+        min_bags: but at least so many bags, as batch normalization needs several.
         shuffle: or in their own order.
-        seed: of the order.
         rank: which worker this is; that of `torch.distributed` if not given, 0 without it.
         replicas: how many workers there are; likewise. Give rank=0 and replicas=1 where something
             else divides the batches among workers.

@@ -63,20 +63,10 @@ def stored_bags(
 
     Args:
         data: see `bagwise.read_bags`, also for the others.
-        bag: the bag's columns.
-        labels: the label file.
         store: a new or empty folder, or that of an earlier call.
         memory: how much memory may be used for the table: "2GB", "500 MB", or bytes.
-        features: the columns to learn from.
-        exclude: columns not to learn from.
-        categorical: columns of numbers that are categories.
-        ordered: columns of ordered categories.
-        classes: class columns of the label file.
         labels_are: what the numbers in the label file are.
-        skip_unmatched: leave out bags that only one of the files has.
         seed: of the bags by which it is judged whether a column with a heavy tail gets a logarithm.
-        progress: show bars, on a terminal.
-        limits: sizes of what is read and sorted at a time.
 
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())

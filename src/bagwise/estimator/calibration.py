@@ -34,12 +34,9 @@ def calibrate(
     temperature: the hotter, the nearer to predicting the shares for every row.
 
     Args:
-        classifier: trained on `data`.
-        data: the bags it was trained on.
         held_out: bags that chose its epoch. Without them, and if neither epochs nor a
             `validation_fraction` are given, three models are trained, each without a third of the
             bags, to tell how sure such a model may be; not of single rows, whose labels are known.
-        seed: of their training.
     """
     bags = data.bags
     if held_out is not None:

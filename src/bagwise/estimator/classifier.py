@@ -27,12 +27,7 @@ from bagwise.estimator.parameters import fold_seed, new_method, new_seed, traini
 from bagwise.estimator.prediction import Predictions
 from bagwise.estimator.saving import files_of, load, refuse_table
 from bagwise.labels.label_spec import LabelsAre
-from bagwise.labels.mixups import (
-    refuse_swapped,
-    three_parts,
-    warn_of_ids,
-    warn_of_other_rows,
-)
+from bagwise.labels.mixups import refuse_swapped, three_parts, warn_of_ids, warn_of_other_rows
 from bagwise.labels.proportions import Proportions
 from bagwise.labels.targets import bag_targets, label_targets
 from bagwise.likelihood.fit_summary import LikelihoodFit
@@ -249,7 +244,7 @@ class LLPClassifier(Predictions):
 
         Args:
             data: instances and their bags. The instances may lie in a memory-mapped file or be a
-                `Dataset`; the statistics to standardise by are then those of 10,000 of them.
+                `Dataset`; the statistics to standardize by are then those of 10,000 of them.
             classes: (C,) the class labels, in the order of the counts.
             validation: bags to choose the best epoch by; without them it is the last.
             checkpoint: a folder for the state of training, from which the same call goes on.
@@ -330,10 +325,7 @@ class LLPClassifier(Predictions):
 
     @classmethod
     def load(
-        cls,
-        path: str | Path,
-        model: nn.Module | Factory | None = None,
-        device: str | None = None,
+        cls, path: str | Path, model: nn.Module | Factory | None = None, device: str | None = None
     ) -> LLPClassifier:
         """Read what `save` wrote.
 
@@ -341,7 +333,6 @@ class LLPClassifier(Predictions):
         model (`bagwise fit`), which takes the columns of the table.
 
         Args:
-            path: the folder.
             model: the architecture, needed where it was not one of Bagwise's own.
             device: where the model is to compute; if not given, where it did.
         """

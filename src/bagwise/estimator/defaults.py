@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal, TypedDict
+from typing import Any, Literal
 
 import numpy as np
 
@@ -62,22 +62,10 @@ def share_held_out(asked: float | Literal["auto"], n_bags: int) -> float:
     return asked
 
 
-class Searched(TypedDict):
-    """What differs from `DEFAULTS` where rate and number of epochs are searched."""
+def searched(sizes: IntArray) -> dict[str, Any]:
+    """Parameters of `LLPClassifier` for `bagwise fit`, which searches rate and number of epochs.
 
-    batch_instances: int
-    weight_decay: float
-    schedule: str
-    standardize: bool
-
-
-def searched(sizes: IntArray) -> Searched:
-    """Of `bagwise fit`, which tries models, rates and numbers of epochs on held-out bags.
-
-    `tables.search.network_candidates` says which. All else is as in `LLPClassifier()`.
-
-    Args:
-        sizes: (B,) of the bags.
+    `estimator.network_candidates` says which. All else is as in `LLPClassifier()`.
 
     >>> searched(np.array([400, 600]))["weight_decay"]
     0.001
@@ -96,6 +84,6 @@ def searched(sizes: IntArray) -> Searched:
         # The first epochs of a long training must be those of a short one: its curve tells how many
         # to take.
         "schedule": "constant",
-        # The columns of a table are standardised when they are encoded.
+        # The columns of a table are standardized when they are encoded.
         "standardize": False,
     }

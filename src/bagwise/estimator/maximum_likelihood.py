@@ -10,7 +10,6 @@ from torch import nn
 
 from bagwise.data import BagData
 from bagwise.estimator.parameters import new_method, trains_step_by_step
-from bagwise.likelihood import LinearFit
 from bagwise.likelihood.choose_linear import choose_linear
 from bagwise.likelihood.fit_summary import LikelihoodFit
 from bagwise.limits import LIMITS, Limits
@@ -38,14 +37,6 @@ def fits_by_likelihood(classifier: LLPClassifier, data: BagData) -> bool:
     )
 
 
-def set_linear(model: nn.Module, fit: LinearFit) -> None:
-    """Give the last layer of a linear model these weights."""
-    layer = [layer for layer in model.modules() if isinstance(layer, nn.Linear)][-1]
-    with torch.no_grad():
-        layer.weight.copy_(torch.from_numpy(fit.weights.T))
-        layer.bias.copy_(torch.from_numpy(fit.intercept))
-
-
 def fit_by_likelihood(
     model: nn.Sequential, data: BagData, seed: int, limits: Limits = LIMITS
 ) -> tuple[LikelihoodFit, float]:
@@ -53,9 +44,6 @@ def fit_by_likelihood(
 
     Args:
         model: standardization, or nothing in its place, and the linear model.
-        data: the bags.
-        seed: of the folds in which bags are held out; nothing else is random.
-        limits: up to which size there are folds, not one split.
 
     Returns:
         (what is known of the fit, the temperature that the logits are divided by)
@@ -63,6 +51,9 @@ def fit_by_likelihood(
     inputs = data.inputs
     assert isinstance(inputs, torch.Tensor)
     found = choose_linear(model[0](inputs).flatten(1).double().numpy(), data.bags, seed, limits)
-    set_linear(model, found.fit)
+    layer = [layer for layer in model.modules() if isinstance(layer, nn.Linear)][-1]
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(found.fit.weights.T))
+        layer.bias.copy_(torch.from_numpy(found.fit.intercept))
     divide_logits(model, found.temperature)
     return found.summary(), found.temperature

@@ -17,9 +17,10 @@ from bagwise.bags import FloatArray, IntArray
 from bagwise.data import BagData
 from bagwise.errors import InputError
 from bagwise.estimator.classifier import LLPClassifier
-from bagwise.likelihood.nonlinearity import bags_to_judge_by, bend_scores, may_bend
+from bagwise.estimator.defaults import searched
+from bagwise.likelihood.nonlinearity import may_be_nonlinear, nonlinearity_scores
 from bagwise.likelihood.ridge import mean_per_instance
-from bagwise.likelihood.splits import Split, smaller
+from bagwise.likelihood.splits import Split, smaller, some_bags
 from bagwise.posterior import log_likelihoods
 from bagwise.progress import WorkProgress
 from bagwise.ray_cluster import do_all
@@ -29,6 +30,7 @@ from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.baseline import baseline_log_likelihoods, overall_shares
 from bagwise.tables.model.stored_covariance import fit_of
 from bagwise.tables.search.candidate import Trial, by_loss
+from bagwise.tables.search.step_by_step import StepByStep
 from bagwise.tables.sort.encoded_bags import EncodedBags
 from bagwise.training import Callback, DivergedError
 from bagwise.training.best import best_index
@@ -41,6 +43,7 @@ VISITS = 2e6  # instances that training looks at, in all epochs together
 RUNG = 30_000  # instances, and
 RUNG_VISITS = 60_000  # looks at them, after which hopeless rates and models are left
 RUNG_EPOCHS = 16  # but no more epochs than that
+JUDGED = 200_000  # instances by which it is judged whether a linear model misses something
 
 
 def most_epochs(n_instances: int) -> int:
@@ -57,30 +60,33 @@ class Search:
     """Trains candidates on the splits, as far as they are worth it.
 
     Args:
-        base: a classifier with all the other settings.
-        data: the bags.
-        classes: class labels.
+        steps: how models are trained.
         splits: bags to train on and to hold out.
         work: keeps what each training on a split found.
-        epochs: the number of epochs, where it is given and not to be chosen.
-        progress: show a bar, on a terminal.
         on_ray: train on several splits at a time; Ray has to be there, see `ray_cluster.cluster`.
     """
 
     def __init__(
         self,
-        base: LLPClassifier,
+        steps: StepByStep,
         data: EncodedBags,
         classes: npt.NDArray[Any],
         splits: Sequence[Split],
         work: Workspace,
-        epochs: int | None = None,
         progress: bool = False,
         on_ray: bool = False,
     ) -> None:
-        self.base, self.data, self.classes, self.work = base, data, classes, work
-        self._tensors = as_tensors(data)
-        self.epochs, self.progress, self.on_ray = epochs, progress, on_ray
+        self.steps, self.data, self.classes, self.work = steps, data, classes, work
+        self.all_splits, self.progress, self.on_ray = splits, progress, on_ray
+        self.base = LLPClassifier(
+            method=steps.method,
+            engine=steps.engine,
+            random_state=steps.seed,
+            **searched(data.bags.sizes),
+            **{f"method__{name}": value for name, value in steps.options.items()},
+        )
+        self.tensors = as_tensors(data)
+        self.epochs = epochs = steps.epochs  # None if it is to be chosen
         self._ahead: dict[str, Arrays] = {}  # what Ray has found, and nobody asked for yet
         self.most = most_epochs(len(data)) if epochs is None else epochs
         self.splits = list(splits)
@@ -88,17 +94,13 @@ class Search:
             self.most = min(self.most, PILOT_EPOCHS) if epochs is None else epochs
             self.splits = [smaller(data.bags, splits[0], PILOT)]
 
-    def trials(self, model: str, rates: Sequence[float], rival: Trial | None) -> list[Trial]:
+    def trials(self, model: str, rival: Trial | None) -> list[Trial]:
         """Try the learning rates of a model.
 
         Where there are several, all are trained for a while on a part of the bags, and the best of
-        them on all splits. A model that stays behind a rival is left.
-
-        Args:
-            model: its name.
-            rates: to try.
-            rival: what is known of another model.
+        them on all splits. A model that stays behind a rival, another model, is left.
         """
+        rates: Sequence[float] = RATES[model] if self.steps.lr is None else (self.steps.lr,)
         left: list[Trial] = []
         several = len(rates) > 1 and self.epochs is None
         long = self.most * len(self.splits) * (1 if several else len(rates))
@@ -164,17 +166,18 @@ class Search:
             return True
         lost = (rival.of_bags - trial.of_bags)[split[1]]
         mean, error = mean_per_instance(lost, bags)
-        return mean > error and not self._may_bend(rival)
+        return mean > error and not self._may_be_nonlinear(rival)
 
-    def _may_bend(self, rival: Trial) -> bool:
+    def _may_be_nonlinear(self, rival: Trial) -> bool:
         """Whether another model may be better than a linear one; True where that is not known."""
         if rival.fitted is None:
             return True
-        if not len(judges := bags_to_judge_by(self.data.bags)):  # the first one is too large
+        judges = some_bags(self.data.bags.sizes, JUDGED)
+        if not len(judges):  # the first one is too large
             return True
         few = self.data.select(judges)
         fit = fit_of(rival.fitted["weights"], rival.fitted["intercept"])
-        return may_bend(bend_scores(few.double(), few.bags, fit))
+        return may_be_nonlinear(nonlinearity_scores(few.double(), few.bags, fit))
 
     def _on_all_splits(
         self, model: str, lr: float, rival: Trial | None, bar: WorkProgress
@@ -242,7 +245,7 @@ class Search:
             return ready
         counting = _Counting(bar)
         tried = self._tried(model, lr, epochs)
-        train = partial(_train_fold, tried, self._tensors, split, self.classes, counting)
+        train = partial(_train_fold, tried, self.tensors, split, self.classes, counting)
         found = self.work.once(name, train)
         bar.plan(counting.epochs - planned)  # it may have ended early, or be known already
         return found
@@ -270,7 +273,7 @@ class Search:
             if not self.work.has(_name(model, lr, part))
         }
         bar.begin(f"{len(tasks)} trainings on Ray" if tasks else "")
-        for name, found, error in do_all(_train_fold_on_ray, tasks, self._tensors, self.classes):
+        for name, found, error in do_all(_train_fold_on_ray, tasks, self.tensors, self.classes):
             if error is not None:
                 raise InputError(
                     f"a training on Ray failed ({error}). What is done is kept; the same command "
@@ -308,11 +311,7 @@ class _Keeping(Callback):
 
 
 def _train_fold(
-    tried: LLPClassifier,
-    data: BagData,
-    split: Split,
-    classes: npt.NDArray[Any],
-    counting: Callback,
+    tried: LLPClassifier, data: BagData, split: Split, classes: npt.NDArray[Any], counting: Callback
 ) -> Arrays:
     """`curve` (E,), -log P(S|X) per instance of the held-out bags by epoch, infinite where training
     diverged, and `log_probs` (E, n, C) of their rows.

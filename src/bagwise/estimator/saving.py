@@ -14,6 +14,7 @@ from bagwise.errors import DamagedError, InputError
 from bagwise.likelihood.fit_summary import LikelihoodFit
 from bagwise.methods import METHODS, Method, make_method
 from bagwise.networks import MODELS, Factory, Standardize, make_model
+from bagwise.storage.array_files import compare, require_finite, verify
 from bagwise.storage.config import NETWORK, classes_of
 from bagwise.storage.model_folder import (
     COLUMNS,
@@ -26,17 +27,12 @@ from bagwise.storage.model_folder import (
     read_config,
     require_files,
 )
-from bagwise.training.tensor_files import (
-    compare,
-    load_tensors,
-    prefixed,
-    require_finite,
-    save_tensors,
-    verify,
-)
+from bagwise.training.tensor_files import load_tensors, prefixed, save_tensors
 
 if TYPE_CHECKING:
     from bagwise.estimator.classifier import LLPClassifier
+
+_LIKELIHOOD = ("ridge", "objective", "bag_effects")  # what is kept of a `LikelihoodFit`
 
 
 def files_of(classifier: LLPClassifier) -> dict[str, Write]:
@@ -44,7 +40,8 @@ def files_of(classifier: LLPClassifier) -> dict[str, Write]:
     classes = classifier.classes_
     if classes.dtype.kind not in "biufUO":
         raise InputError(f"classes of type {classes.dtype} cannot be saved; use text or numbers.")
-    likelihood = classifier.likelihood_
+    fit = classifier.likelihood_
+    likelihood = fit and {name: getattr(fit, name) for name in _LIKELIHOOD}
     config = {
         "format": FORMAT,
         "kind": NETWORK,
@@ -57,7 +54,7 @@ def files_of(classifier: LLPClassifier) -> dict[str, Write]:
         "best_epoch": classifier.best_epoch_,
         "history": classifier.history_,
         "temperature": classifier.temperature_,
-        "maximum_likelihood": None if likelihood is None else _without_history(likelihood),
+        "maximum_likelihood": likelihood,
     }
     tensors = classifier.model_.state_dict()
     for name in {"0.mean", "0.std"} & tensors.keys() if classifier.standardize else ():
@@ -92,10 +89,6 @@ def _plain_params(classifier: LLPClassifier) -> dict[str, Any]:
     if not isinstance(params["random_state"], int):
         params["random_state"] = None
     return {"params": params, "method_options": options}
-
-
-def _without_history(fit: LikelihoodFit) -> dict[str, float]:
-    return {"ridge": fit.ridge, "objective": fit.objective, "bag_effects": fit.bag_effects}
 
 
 def refuse_table(path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,24 +14,13 @@ from bagwise.bags import FloatArray
 from bagwise.data import BagData
 from bagwise.errors import DamagedError
 from bagwise.estimator.classifier import LLPClassifier
-from bagwise.estimator.defaults import searched
-from bagwise.estimator.network_candidates import (
-    RATES,
-    Search,
-    as_tensors,
-    most_epochs,
-    patience,
-    variant,
-)
+from bagwise.estimator.network_candidates import Search, most_epochs, patience, variant
 from bagwise.estimator.parameters import new_method
 from bagwise.estimator.saving import files_of, load
-from bagwise.likelihood.splits import Split
-from bagwise.storage.journal import Workspace
 from bagwise.storage.model_folder import Write
 from bagwise.tables.model.linear_model import LinearModel
 from bagwise.tables.search.candidate import Trial
 from bagwise.tables.search.step_by_step import StepByStep, Trained
-from bagwise.tables.sort.encoded_bags import EncodedBags
 from bagwise.training.divide_logits import divide_logits
 from bagwise.training.evaluation import predict_logits
 from bagwise.training.run_state import OtherRunError
@@ -42,11 +30,7 @@ VERSION = str(torch.__version__)
 
 @dataclass(frozen=True, eq=False)
 class NetworkModel:
-    """A network that classifies encoded rows, as `bagwise.tables.model.LinearModel` does.
-
-    Attributes:
-        classifier: a fitted one.
-    """
+    """A network that classifies encoded rows, as `bagwise.tables.model.LinearModel` does."""
 
     classifier: LLPClassifier
 
@@ -90,61 +74,23 @@ def is_likelihood(steps: StepByStep) -> bool:
     return new_method(steps.method, steps.engine, dict(steps.options)).is_likelihood
 
 
-class Networks:
-    """Trains models of a table step by step.
-
-    Args:
-        steps: how.
-        data: the bags.
-        classes: class labels.
-        splits: bags to train on and to hold out.
-        work: keeps what is done.
-        progress: show bars, on a terminal.
-        on_ray: train on several splits at a time; Ray has to be there, see `ray_cluster.cluster`.
-    """
-
-    def __init__(
-        self,
-        steps: StepByStep,
-        data: EncodedBags,
-        classes: npt.NDArray[Any],
-        splits: Sequence[Split],
-        work: Workspace,
-        progress: bool = False,
-        on_ray: bool = False,
-    ) -> None:
-        self.steps, self.data, self.classes = steps, data, classes
-        self.splits, self.work, self.progress = splits, work, progress
-        self.base = LLPClassifier(
-            method=steps.method,
-            engine=steps.engine,
-            random_state=steps.seed,
-            **searched(data.bags.sizes),
-            **{f"method__{name}": value for name, value in steps.options.items()},
-        )
-        self._search = Search(
-            self.base, data, classes, splits, work, steps.epochs, progress, on_ray
-        )
-
-    def trials(self, model: str, rival: Trial | None) -> list[Trial]:
-        """What is known of a model with each learning rate, see `Search.trials`."""
-        rates = RATES[model] if self.steps.lr is None else (self.steps.lr,)
-        return self._search.trials(model, rates, rival)
+class Networks(Search):
+    """Trains models of a table step by step: candidates, then the one that was chosen."""
 
     def fit(self, chosen: Trial) -> Trained:
         """Train the model that was chosen: on all bags where each was held out once, otherwise on
         all but the held-out ones, until these are most probable.
         """
         assert chosen.lr is not None
-        bags, held_out = as_tensors(self.data), None
-        if len(self.splits) > 1:
+        bags, held_out = self.tensors, None
+        if len(self.all_splits) > 1:
             assert chosen.epochs is not None
             classifier = self._variant(chosen, chosen.epochs)
         else:
-            epochs = self.steps.epochs
-            most = most_epochs(len(self.data)) if epochs is None else epochs
-            classifier = self._variant(chosen, most, patience(most) if epochs is None else None)
-            bags, held_out = (bags.select(index) for index in self.splits[0])
+            most = self.epochs or most_epochs(len(self.data))
+            waits = patience(most) if self.epochs is None else None
+            classifier = self._variant(chosen, most, waits)
+            bags, held_out = (bags.select(index) for index in self.all_splits[0])
         trained = self._trained(classifier, bags, held_out)
         model = linear_of(trained) if chosen.model == "linear" else NetworkModel(trained)
         assert trained.best_epoch_ is not None

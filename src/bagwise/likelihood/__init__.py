@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Covariance,
         bootstrap_bags,
         covariance,
+        covariance_in_pieces,
         fit_for_intervals,
     )
     from bagwise.likelihood.effect_posterior import posterior_with_effects
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     )
     from bagwise.likelihood.effects_from_shares import BagEffects, effects_of_shares
     from bagwise.likelihood.in_pieces import fit_in_pieces
-    from bagwise.likelihood.intervals_in_pieces import covariance_in_pieces
     from bagwise.likelihood.linear_fit import LinearFit, fit_linear, fit_with_variance
     from bagwise.likelihood.mixing import mean_softmax
     from bagwise.likelihood.ridge import (
@@ -66,48 +66,23 @@ __all__ = [
 ]
 
 # Imported when first used: what a fitted model needs is a small part.
-_FILES: dict[str, tuple[str, ...]] = {
-    "bag_effects": (
-        "ChosenBagEffects",
-        "bags_differ",
-        "choose_bag_effects",
-    ),
+_FILES = {
+    "bag_effects": "ChosenBagEffects bags_differ choose_bag_effects",
     "coefficient_intervals": (
-        "Covariance",
-        "bootstrap_bags",
-        "covariance",
-        "fit_for_intervals",
+        "Covariance bootstrap_bags covariance covariance_in_pieces fit_for_intervals"
     ),
-    "effect_posterior": ("posterior_with_effects",),
-    "effect_shares": (
-        "EffectsOfFit",
-        "effects_of_fit",
-        "group_shares_with_effects",
-    ),
-    "effects_from_shares": (
-        "BagEffects",
-        "effects_of_shares",
-    ),
-    "in_pieces": ("fit_in_pieces",),
-    "intervals_in_pieces": ("covariance_in_pieces",),
-    "linear_fit": (
-        "LinearFit",
-        "fit_linear",
-        "fit_with_variance",
-    ),
-    "mixing": ("mean_softmax",),
-    "ridge": (
-        "ChosenRidge",
-        "RidgeScore",
-        "bag_folds",
-        "bag_log_likelihoods",
-        "choose_ridge",
-    ),
+    "effect_posterior": "posterior_with_effects",
+    "effect_shares": "EffectsOfFit effects_of_fit group_shares_with_effects",
+    "effects_from_shares": "BagEffects effects_of_shares",
+    "in_pieces": "fit_in_pieces",
+    "linear_fit": "LinearFit fit_linear fit_with_variance",
+    "mixing": "mean_softmax",
+    "ridge": "ChosenRidge RidgeScore bag_folds bag_log_likelihoods choose_ridge",
 }
 
 
 def __getattr__(name: str) -> Any:
     for file, names in _FILES.items():
-        if name in names:
+        if name in names.split():
             return getattr(import_module(f"{__name__}.{file}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -109,7 +109,7 @@ def _whiten(covariance: FloatArray, out: FloatArray) -> None:
 
 
 class Scale:
-    """Coordinates phi in which the penalised likelihood bends about equally in all directions.
+    """Coordinates phi in which the penalized likelihood bends about equally in all directions.
 
         theta = R phi,    R R' = (A'A + diag(penalty))^-1,    R = D^-1/2 (1 + V diag(r) V')
 

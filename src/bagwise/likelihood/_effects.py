@@ -38,10 +38,7 @@ def normal_nodes(dimensions: int) -> tuple[FloatArray, FloatArray]:
     3.0
     """
     if dimensions > 2:
-        from scipy.stats import qmc  # takes a second to import
-
-        sobol = qmc.Sobol(dimensions, seed=0).random(_DRAWS // 2)
-        half: FloatArray = ndtri(np.clip(sobol, 1e-6, 1 - 1e-6))
+        half = normal_draws(dimensions, _DRAWS // 2)
         draws = np.concatenate([half, -half])
         draws /= np.sqrt((draws**2).mean(axis=0))
         return draws, np.full(_DRAWS, 1.0 / _DRAWS)
@@ -53,6 +50,15 @@ def normal_nodes(dimensions: int) -> tuple[FloatArray, FloatArray]:
     return grid, np.outer(w, w).ravel()
 
 
+def normal_draws(dimensions: int, n: int) -> FloatArray:
+    """(n, D) quasi-random draws of a standard normal vector, always the same."""
+    from scipy.stats import qmc  # takes a second to import
+
+    sobol = qmc.Sobol(dimensions, seed=0).random(n)
+    draws: FloatArray = ndtri(np.clip(sobol, 1e-6, 1 - 1e-6))
+    return draws
+
+
 def integrate(
     z: FloatArray, bags: Bags, basis: FloatArray, tau: float
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -62,9 +68,7 @@ def integrate(
 
     Args:
         z: (N, C) logits.
-        bags: sizes and counts.
         basis: (C, D) orthonormal.
-        tau: standard deviation.
 
     Returns:
         (B,) the logarithm of the mean over u of exp(n . u) / prod_k sum_c exp(z + u);
@@ -124,10 +128,6 @@ def most_likely_tau(
 
     Args:
         z: see `integrate_weighted`, also for the next four.
-        weights: of rows.
-        offsets: of bags.
-        counts: of bags.
-        basis: of effects.
         more: (B,) variance that is there beside that of the effects.
     """
 

@@ -29,11 +29,7 @@ def expected_information(
 
 
 def leveraged_scores(
-    likelihood: BagLikelihood,
-    theta: FloatArray,
-    found: Evaluation,
-    tau: float,
-    inverse: FloatArray,
+    likelihood: BagLikelihood, theta: FloatArray, found: Evaluation, tau: float, inverse: FloatArray
 ) -> FloatArray:
     """(B, P) the scores of bags, with the factor that makes up for their pull.
 
@@ -73,11 +69,11 @@ def bag_information(
     """
     bags, D = likelihood.bags, likelihood.basis.shape[1]
     p = found.probabilities
-    labelled = _labelled_rows(likelihood)
-    if len(labelled):
+    labeled = _labeled_rows(likelihood)
+    if len(labeled):
         assert bags.row_labels is not None
         p = p.copy()
-        p[labelled] = np.eye(bags.n_classes)[bags.row_labels[labelled]]
+        p[labeled] = np.eye(bags.n_classes)[bags.row_labels[labeled]]
     spread = None if bags.potentials is None else _count_covariances(likelihood, theta)
     for part, rows in information_rows(likelihood.X1, p, bags.offsets, likelihood.basis, tau):
         if spread is not None:
@@ -103,9 +99,9 @@ def label_information(likelihood: BagLikelihood, found: Evaluation) -> FloatArra
     """
     X1, basis = likelihood.X1, likelihood.basis
     d, D = X1.shape[1], basis.shape[1]
-    labelled = _labelled_rows(likelihood)
+    labeled = _labeled_rows(likelihood)
     total = np.zeros((d, D, d, D))
-    X, p = X1[labelled], found.probabilities[labelled]
+    X, p = X1[labeled], found.probabilities[labeled]
     q = p @ basis
     for e in range(D):
         for f in range(D):
@@ -114,7 +110,7 @@ def label_information(likelihood: BagLikelihood, found: Evaluation) -> FloatArra
     return total.reshape(d * D, d * D)
 
 
-def _labelled_rows(likelihood: BagLikelihood) -> IntArray:
+def _labeled_rows(likelihood: BagLikelihood) -> IntArray:
     """Rows with a label in bags of several rows."""
     bags = likelihood.bags
     if bags.row_labels is None:

@@ -1,46 +1,32 @@
-"""The optimum of the penalised likelihood, by L-BFGS in coordinates that suit it."""
+"""The optimum of the penalized likelihood, by L-BFGS in coordinates that suit it."""
 
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from scipy.optimize import minimize
+from threadpoolctl import ThreadpoolController
 
-from bagwise.bags import Bags, FloatArray
-from bagwise.likelihood._curvature import Scale
-from bagwise.likelihood._threads import threads_for
+from bagwise.bags import FloatArray
+
+if TYPE_CHECKING:
+    from bagwise.likelihood.in_pieces import LikelihoodInPieces
+    from bagwise.likelihood.objective import BagLikelihood
+
+    Likelihood: TypeAlias = BagLikelihood | LikelihoodInPieces
 
 LOWEST_TAU, HIGHEST_TAU = 1e-3, 20.0  # of a fitted standard deviation of bag effects
 _ITERATIONS = 15  # after which coordinates are chosen anew
 # Where bags are computed by `bethe`, the likelihood has steps of about .1, and gradients are those
 # of its value up to a few percent. Gains and slopes below these are not looked for there.
 _ROUGH, _ROUGH_SLOPE = 0.02, 0.1
+_SMALL = 1_000_000  # cells of X, below which threads are not worth waiting for each other
 _LINE_SEARCH = 6  # evaluations along a line; where that is not enough, the likelihood is rough
-
-
-class Likelihood(Protocol):
-    """What is optimised: a `BagLikelihood`, or one whose rows are read piece by piece."""
-
-    bags: Bags
-    basis: FloatArray
-    shape: tuple[int, ...]
-    exact: bool
-    evaluations: int
-
-    def evaluate(self, theta: FloatArray, tau: float = 0.0) -> Any:
-        """What is found at some parameters."""
-
-    def total(self, found: Any) -> tuple[float, FloatArray]:
-        """The log-likelihood there, and its gradient."""
-
-    def scale(self, found: Any, penalty: FloatArray, tau: float = 0.0) -> Scale:
-        """Coordinates for going on from there."""
-
-    def mean_level(self, coefficients: FloatArray) -> float:
-        """The mean over rows of log sum exp of the logits."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +35,6 @@ class Point:
 
     Attributes:
         theta: (d + 1, C - 1) parameters.
-        tau: standard deviation of bag effects.
-        found: the likelihood there.
         value: minus the log-likelihood, plus the penalty.
         gradient: (d + 1, C - 1) its derivative by theta.
     """
@@ -63,10 +47,9 @@ class Point:
 
 
 class Problem:
-    """The penalised likelihood as a function of theta and tau.
+    """The penalized likelihood as a function of theta and tau.
 
     Args:
-        likelihood: of the bags.
         ridge: penalty of the weights, not of the intercepts.
     """
 
@@ -81,11 +64,11 @@ class Problem:
 
     def at(self, theta: FloatArray, tau: float) -> Point:
         """Value and gradient."""
-        found = self.likelihood.evaluate(theta, tau)
+        found: Any = self.likelihood.evaluate(theta, tau)
         total, gradient = self.likelihood.total(found)
-        penalised = self.penalty * theta
-        value = 0.5 * float((penalised * theta).sum()) - total
-        return Point(theta, tau, found, value, penalised - gradient)
+        penalized = self.penalty * theta
+        value = 0.5 * float((penalized * theta).sum()) - total
+        return Point(theta, tau, found, value, penalized - gradient)
 
 
 class _Coordinates:
@@ -138,49 +121,55 @@ def minimise(
     max_evaluations: int,
 ) -> tuple[Point, bool, str]:
     """The optimum next to theta (and tau, where it is fitted): (point, converged, message)."""
-    with threads_for(math.prod(problem.likelihood.shape)):
-        return _minimise(problem, theta, tau, fits_tau, tolerance, max_evaluations)
+    with _threads_for(math.prod(problem.likelihood.shape)):
+        likelihood = problem.likelihood
+        least_gain = 0.01 * tolerance**2
+        if not likelihood.exact:
+            least_gain, tolerance = max(least_gain, _ROUGH), max(tolerance, _ROUGH_SLOPE)
+        point = problem.at(theta, tau)
+        while True:
+            coordinates = _Coordinates(problem, point, fits_tau)
+            left = max_evaluations - likelihood.evaluations
+            if np.abs(coordinates.gradient(point)).max() <= tolerance:
+                return point, True, "converged"
+            if left <= 0:
+                return point, False, "too few evaluations were allowed"
+            result = minimize(
+                coordinates.objective,
+                coordinates.phi,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=coordinates.bounds(),
+                options={
+                    "gtol": tolerance,
+                    "ftol": least_gain / max(abs(point.value), 1.0),
+                    "maxiter": _ITERATIONS,
+                    "maxfun": left,
+                    "maxls": _LINE_SEARCH,
+                    "maxcor": 2 * _ITERATIONS,
+                },
+            )
+            gain = point.value - coordinates.lowest.value
+            point = coordinates.lowest
+            if result.status == 0:
+                return point, True, "converged"
+            if result.status == 2 and gain <= least_gain:
+                # No step along the gradient is a gain any more, if only by rounding errors.
+                return point, True, "converged as far as the likelihood is exact"
 
 
-def _minimise(
-    problem: Problem,
-    theta: FloatArray,
-    tau: float,
-    fits_tau: bool,
-    tolerance: float,
-    max_evaluations: int,
-) -> tuple[Point, bool, str]:
-    likelihood = problem.likelihood
-    least_gain = 0.01 * tolerance**2
-    if not likelihood.exact:
-        least_gain, tolerance = max(least_gain, _ROUGH), max(tolerance, _ROUGH_SLOPE)
-    point = problem.at(theta, tau)
-    while True:
-        coordinates = _Coordinates(problem, point, fits_tau)
-        left = max_evaluations - likelihood.evaluations
-        if np.abs(coordinates.gradient(point)).max() <= tolerance:
-            return point, True, "converged"
-        if left <= 0:
-            return point, False, "too few evaluations were allowed"
-        result = minimize(
-            coordinates.objective,
-            coordinates.phi,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=coordinates.bounds(),
-            options={
-                "gtol": tolerance,
-                "ftol": least_gain / max(abs(point.value), 1.0),
-                "maxiter": _ITERATIONS,
-                "maxfun": left,
-                "maxls": _LINE_SEARCH,
-                "maxcor": 2 * _ITERATIONS,
-            },
-        )
-        gain = point.value - coordinates.lowest.value
-        point = coordinates.lowest
-        if result.status == 0:
-            return point, True, "converged"
-        if result.status == 2 and gain <= least_gain:
-            # No step along the gradient is a gain any more, if only by rounding errors.
-            return point, True, "converged as far as the likelihood is exact"
+def _threads_for(cells: int) -> AbstractContextManager[object]:
+    """One thread of BLAS for a small problem; as many as there were for a large one.
+
+    L-BFGS works on a few dozen coefficients between evaluations. Threads that wait for each other
+    there by spinning take longer than the rest of a fit, and many times that on a busy machine.
+    """
+    if cells >= _SMALL:
+        return nullcontext()
+    limited: AbstractContextManager[object] = _libraries().limit(limits=1, user_api="blas")
+    return limited
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()

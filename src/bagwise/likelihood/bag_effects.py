@@ -11,7 +11,7 @@ from scipy.special import chdtrc
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError
 from bagwise.likelihood._effects import most_likely_tau
-from bagwise.likelihood.linear_fit import TOLERANCE, LinearFit, fit_with_variance, occurring
+from bagwise.likelihood.linear_fit import LinearFit, fit_with_variance, occurring
 from bagwise.likelihood.objective import checked_features, contrasts
 from bagwise.likelihood.ridge import (
     FOLD_TOLERANCE,
@@ -22,6 +22,7 @@ from bagwise.likelihood.ridge import (
     folds_of,
     mean_per_instance,
 )
+from bagwise.likelihood.splits import some_bags
 
 _ENOUGH, _LEAST_BAGS = 20_000, 20  # instances and bags that are looked at
 
@@ -61,20 +62,14 @@ class ChosenBagEffects:
 
 
 def choose_bag_effects(
-    X: npt.ArrayLike,
-    bags: Bags,
-    without: ChosenRidge | None = None,
-    *,
-    folds: int | npt.ArrayLike = FOLDS,
-    tolerance: float = TOLERANCE,
-    seed: int = 0,
+    X: npt.ArrayLike, bags: Bags, *, folds: int | npt.ArrayLike = FOLDS, seed: int = 0
 ) -> ChosenBagEffects:
     """Fit a random intercept of each bag, and see whether held-out bags speak for it.
 
     The instances of bag b have the logits X W + b + u_b, where u_b is normal with variance tau^2
     for each class (what all classes share does not matter). The counts of a bag are the more
     probable the more its u_b follows them, whether or not bags differ: so u_b is integrated over,
-    and tau maximises, together with W and b,
+    and tau maximizes, together with W and b,
 
         sum_b log of the mean over u of P(S_b | X_b; W, b + u) - ridge / 2 ||W||^2
 
@@ -94,13 +89,9 @@ def choose_bag_effects(
     tau is poorly known.
 
     Args:
-        X: (N, d) standardised features, sorted by bag.
+        X: (N, d) standardized features, sorted by bag.
         bags: sizes and counts, of three bags at least.
-        without: what `choose_ridge` found for these bags, with its default folds and seed or those
-            given here; it is called if this is not given.
         folds: in how many parts bags are held out, or the part of each, see `choose_ridge`.
-        tolerance: of the fits to all bags; in folds it is .03 or this, whichever is larger.
-        seed: of the folds.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(800, 2))
@@ -116,22 +107,11 @@ def choose_bag_effects(
             f"there are {len(bags)} bags; at least three are needed to say how far bags differ."
         )
     fold_of_bag = folds_of(bags, folds, seed)
-    if without is None:
-        without = choose_ridge(features, bags, folds=folds, tolerance=tolerance, seed=seed)
-    elif not np.array_equal(without.folds, fold_of_bag):
-        raise InputError(
-            "without was found with other bags, folds or seed; give the same, or leave it out."
-        )
-    rough = max(tolerance, FOLD_TOLERANCE)
+    without = choose_ridge(features, bags, folds=fold_of_bag)
+    rough = FOLD_TOLERANCE
     first = fit_with_variance(features, bags, 1.0, start=without.fit, tolerance=rough)
-    again = choose_ridge(
-        features,
-        bags,
-        folds=fold_of_bag,
-        bag_effects=first.bag_effects,
-        tolerance=tolerance,
-    )
-    fit = fit_with_variance(features, bags, again.ridge, start=again.fit, tolerance=tolerance)
+    again = choose_ridge(features, bags, folds=fold_of_bag, bag_effects=first.bag_effects)
+    fit = fit_with_variance(features, bags, again.ridge, start=again.fit)
     of_bags, tau = np.full(len(bags), np.nan), np.empty(len(bags))
     logits = np.empty((len(features), bags.n_classes))
     for fold in range(int(fold_of_bag.max()) + 1):
@@ -163,22 +143,19 @@ def choose_bag_effects(
 
 def bags_to_look_at(bags: Bags) -> IntArray:
     """The bags by which `bags_differ` judges: of these alone it says the same."""
-    order = np.random.default_rng(0).permutation(len(bags))
-    n = int((np.cumsum(bags.sizes[order]) <= _ENOUGH).sum())
-    return np.sort(order[: max(n, _LEAST_BAGS)])
+    return some_bags(bags.sizes, _ENOUGH, _LEAST_BAGS)
 
 
 def bags_differ(z: npt.ArrayLike, bags: Bags) -> tuple[float, float]:
     """Whether bags differ by more than the logits of their rows explain: (tau, p-value).
 
-    tau maximises the likelihood of the bags with effects, the logits being what they are. The
+    tau maximizes the likelihood of the bags with effects, the logits being what they are. The
     p-value is that of the likelihood-ratio test of tau = 0, at the edge of what tau can be: half of
     that of chi-squared with one degree of freedom. Up to 20,000 instances of bags at random are
     looked at.
 
     Args:
         z: (N, C) logits of a model that was fitted to these bags without effects.
-        bags: sizes and counts.
 
     >>> counts = np.array([[2, 18], [18, 2]] * 10)
     >>> tau, p_value = bags_differ(np.zeros((400, 2)), Bags([20] * 20, counts))

@@ -20,7 +20,6 @@ class ChosenLinear:
     """A linear model and what was chosen for it.
 
     Attributes:
-        fit: to all bags.
         temperature: by which logits are to be divided; 1 unless held-out bags clearly ask for it.
         path: held-out loss per instance for each ridge that was tried, the largest ridge first.
     """
@@ -41,7 +40,6 @@ def choose_linear(
 
     Args:
         X: (N, d) standardized features.
-        bags: sizes and counts.
         seed: of the folds in which bags are held out; nothing else is random.
         limits: up to which size there are folds, not one split.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,10 +13,12 @@ from scipy.special import softmax, stdtrit  # scipy.stats takes a second to impo
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import number, whole
 from bagwise.errors import InputError
+from bagwise.likelihood._effects import normal_nodes
 from bagwise.likelihood._information import expected_information, leveraged_scores
 from bagwise.likelihood._optimise import Problem
-from bagwise.likelihood.linear_fit import TOLERANCE, LinearFit, fit_linear, occurring
-from bagwise.likelihood.objective import BagLikelihood, checked_features, effect_nodes
+from bagwise.likelihood.in_pieces import Read
+from bagwise.likelihood.linear_fit import LinearFit, fit_linear, occurring
+from bagwise.likelihood.objective import BagLikelihood, Evaluation, checked_features, contrasts
 from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import lattice_states
 
@@ -32,7 +34,7 @@ def fit_for_intervals(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> LinearFit
 
     The ridge under which held-out bags are most probable shrinks coefficients by as much as their
     standard errors. That is good for predictions, but intervals around them are too short: of those
-    that should hold the truth in 95 % of cases, 69 to 93 % did (`benchmarks/intervals.py`). With a
+    that should hold the truth in 95% of cases, 69 to 93% did (`benchmarks/intervals.py`). With a
     weaker ridge the bias is small beside the standard error.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 1))
@@ -40,14 +42,8 @@ def fit_for_intervals(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> LinearFit
     >>> fit_for_intervals(X, bags, fit_linear(X, bags, ridge=5.0)).ridge
     0.1
     """
-    return fit_linear(
-        X,
-        bags,
-        interval_ridge(fit.ridge),
-        bag_effects=fit.bag_effects,
-        start=fit,
-        tolerance=TOLERANCE,
-    )
+    ridge = interval_ridge(fit.ridge)
+    return fit_linear(X, bags, ridge, bag_effects=fit.bag_effects, start=fit)
 
 
 def interval_ridge(ridge: float) -> float:
@@ -60,9 +56,7 @@ class Covariance:
     """The covariance of a fit's coefficients over samples of bags.
 
     Attributes:
-        fit: the fit.
         matrix: (d + 1, C, d + 1, C) of the weights and, last, the intercept.
-        n_bags: B.
         information: "observed" or "expected", what it was computed from.
         absent: (C,) the classes that no bag has; nothing is known of their coefficients.
     """
@@ -115,7 +109,7 @@ class Covariance:
         of new bags. A group without rows gets NaN.
 
         Args:
-            X: (N, d) features, standardised as those of the fit.
+            X: (N, d) features, standardized as those of the fit.
             groups: (N,) the group of each row, 0 .. G - 1.
             n_groups: G; the largest group plus one if not given.
         """
@@ -127,7 +121,9 @@ class Covariance:
                 "number of a group for each row."
             )
         G = int(group.max()) + 1 if n_groups is None else n_groups
-        p, slopes = _probabilities(self.fit, features)
+        p, slopes = mean_and_slopes(
+            self.fit.logits(features), np.full(len(features), self.fit.bag_effects)
+        )
         X1 = np.concatenate([features, np.ones((len(features), 1))], axis=1)
         rows = np.bincount(group, minlength=G).astype(np.float64)
         rows[rows == 0] = np.nan
@@ -149,7 +145,7 @@ def covariance(
 
         H^-1 (sum_b g_b g_b') H^-1 (B - 1) / B,        g_b = (1 - H_b H^-1)^-1 X_b' (w - p)
 
-    H is the information of the penalised likelihood, H_b a bag's part of it. The factor before a
+    H is the information of the penalized likelihood, H_b a bag's part of it. The factor before a
     bag's score makes up for its pull on the fit, which makes its residual too small; with it the
     estimator is that of the jackknife over bags, whence (B - 1) / B. Without, where the pull is
     small, it would be B / (B - 1).
@@ -167,7 +163,6 @@ def covariance(
 
     Args:
         X: (N, d) features that the fit was made with.
-        bags: the bags it was made with.
         fit: a fit with at most 2000 free coefficients.
         limits: how long differences of the gradient may take.
 
@@ -182,36 +177,67 @@ def covariance(
     True
     """
     features = checked_features(X, bags)
-    d, C = features.shape[1] + 1, bags.n_classes
     part, classes = occurring(bags)
-    D = len(classes) - 1
-    P = d * D
+    P = (features.shape[1] + 1) * (len(classes) - 1)
     if P > MAX_PARAMETERS:
         raise InputError(
             f"{features.shape[1]} features and {len(classes)} classes have {P} free coefficients; "
             f"covariances are available up to {MAX_PARAMETERS}. Use bootstrap_bags, or fewer "
             "features."
         )
-    if D > 0:
-        likelihood = BagLikelihood(features, part)
-        basis = likelihood.basis
-        theta = np.vstack([fit.weights, fit.intercept])[:, classes] @ basis
-        problem = Problem(likelihood, fit.ridge)
-        small, information = _sandwich(problem, theta, fit.bag_effects, limits.observed_steps)
-        return of_contrasts(fit, small, basis, classes, len(bags), information)
-    absent = ~np.isin(np.arange(C), classes)
-    return Covariance(fit, np.zeros((d, C, d, C)), len(bags), "expected", absent)
+    if P == 0:
+        return _of_contrasts(fit, np.zeros((0, 0)), classes, len(bags), "expected")
+    theta, tau = fit.theta(classes), fit.bag_effects
+    likelihood = BagLikelihood(features, part)
+    problem = Problem(likelihood, fit.ridge)
+    found: Evaluation = problem.at(theta, tau).found
+    expected, inverse, outer = _expected(lambda: [(likelihood, found)], theta, problem.penalty, tau)
+    kind = "expected"
+    steps = P * (lattice_states(part) * part.n_classes).sum()
+    if likelihood.exact and steps <= limits.observed_steps:
+        kind = "observed"
+        inverse = _inverse_observed(problem, theta, tau, expected)
+    return _of_contrasts(fit, _sandwich(inverse, outer, len(bags)), classes, len(bags), kind)
 
 
-def of_contrasts(
-    fit: LinearFit,
-    small: FloatArray,
-    basis: FloatArray,
-    classes: IntArray,
-    n_bags: int,
-    information: str,
+def covariance_in_pieces(read: Read, bags: Bags, fit: LinearFit, *, most: int) -> Covariance:
+    """What `covariance` says, of rows that are read piece by piece, in two passes.
+
+    The information is the expected one. With a weaker ridge than predictions have intervals are
+    better: see `fit_for_intervals`, and let `fit_in_pieces` begin at the fit of predictions.
+
+    Args:
+        read: called with two numbers of rows, gives the features of those between, (n, d).
+        fit: to these bags, without bag effects.
+        most: rows that are read at a time, or those of the largest bag.
+
+    >>> X = np.random.default_rng(0).normal(size=(60, 1))
+    >>> bags = Bags.from_labels((X[:, 0] > 0).astype(int), [3] * 20)
+    >>> fit = fit_linear(X, bags)
+    >>> found = covariance_in_pieces(lambda begin, end: X[begin:end], bags, fit, most=20)
+    >>> found.matrix.shape
+    (2, 2, 2, 2)
+    """
+    part, classes = occurring(bags)
+    theta = fit.theta(classes)
+    penalty = np.full(theta.shape, fit.ridge)
+    penalty[-1] = 0.0  # of intercepts
+
+    def pieces() -> Iterator[tuple[BagLikelihood, Evaluation]]:
+        for index in part.batches(most):
+            X = read(int(part.offsets[index[0]]), int(part.offsets[index[-1] + 1]))
+            likelihood = BagLikelihood(X, part.select(index))
+            yield likelihood, likelihood.evaluate(theta)
+
+    _, inverse, outer = _expected(pieces, theta, penalty, 0.0)
+    return _of_contrasts(fit, _sandwich(inverse, outer, len(bags)), classes, len(bags), "expected")
+
+
+def _of_contrasts(
+    fit: LinearFit, small: FloatArray, classes: IntArray, n_bags: int, information: str
 ) -> Covariance:
-    """From a covariance (P, P) in the coordinates of `basis`, of the classes that occur."""
+    """From a covariance (P, P) in the coordinates of `contrasts`, of the classes that occur."""
+    basis = contrasts(len(classes))
     d, D, C = len(fit.weights) + 1, basis.shape[1], len(fit.intercept)
     full = np.einsum("ce,iejf,df->icjd", basis, small.reshape(d, D, d, D), basis, optimize=True)
     matrix, places = np.zeros((d, C, d, C)), np.arange(d)
@@ -221,11 +247,7 @@ def of_contrasts(
 
 
 def bootstrap_bags(
-    X: npt.ArrayLike,
-    bags: Bags,
-    fit: LinearFit,
-    draws: int | Sequence[int] = 200,
-    seed: int = 0,
+    X: npt.ArrayLike, bags: Bags, fit: LinearFit, draws: int = 200, seed: int = 0
 ) -> Iterator[LinearFit]:
     """Fits to samples of B bags with replacement, beginning at `fit`, with its ridge and tau.
 
@@ -234,11 +256,8 @@ def bootstrap_bags(
 
     Args:
         X: (N, d) features that the fit was made with.
-        bags: the bags it was made with.
         fit: where to begin.
-        draws: how many, or the numbers of those to make, counted from 0: each has a random
-            generator of its own, so that they may be made in parts.
-        seed: of the samples.
+        draws: how many.
 
     >>> X = np.random.default_rng(0).normal(size=(60, 1))
     >>> bags = Bags.from_labels((X[:, 0] > 0).astype(int), [3] * 20)
@@ -247,11 +266,9 @@ def bootstrap_bags(
     (5, (1, 2))
     """
     features = checked_features(X, bags)
-    if isinstance(draws, int):
-        whole(1, 2**31)(draws, "draws")
-        draws = range(draws)
+    whole(1, 2**31)(draws, "draws")
     B = len(bags)
-    for draw in draws:
+    for draw in range(draws):
         rng = np.random.default_rng([seed, draw])
         times = np.bincount(rng.integers(B, size=B), minlength=B)
         drawn = fit_linear(
@@ -266,25 +283,25 @@ def bootstrap_bags(
         yield replace(drawn, effects=None, spreads=None)
 
 
-def _sandwich(
-    problem: Problem, theta: FloatArray, tau: float, most: float
-) -> tuple[FloatArray, str]:
-    """((P, P), the kind of information), the observed one up to `most` steps."""
-    likelihood = problem.likelihood
-    assert isinstance(likelihood, BagLikelihood)
-    found = problem.at(theta, tau).found
-    expected = penalised(expected_information(likelihood, theta, found, tau), problem.penalty)
-    inverse = cho_solve(cho_factor(expected), np.eye(len(expected)))
-    scores = leveraged_scores(likelihood, theta, found, tau, inverse)
-    kind = "expected"
-    steps = theta.size * (lattice_states(likelihood.bags) * likelihood.bags.n_classes).sum()
-    if likelihood.exact and steps <= most:
-        kind = "observed"
-        inverse = _inverse_observed(problem, theta, tau, expected)
-    return sandwich(inverse, scores.T @ scores, len(likelihood.bags)), kind
+def _expected(
+    pieces: Callable[[], Iterable[tuple[BagLikelihood, Evaluation]]],
+    theta: FloatArray,
+    penalty: FloatArray,
+    tau: float,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(P, P) the expected information with the penalty (d, D), its inverse, and sum_b g_b g_b'."""
+    information = np.diag(penalty.ravel())
+    information += sum(expected_information(one, theta, at, tau) for one, at in pieces())
+    information[np.diag_indices(theta.size)] += 1e-9 * np.diagonal(information).max()
+    inverse = cho_solve(cho_factor(information), np.eye(theta.size))
+    outer = np.zeros(inverse.shape)
+    for likelihood, found in pieces():
+        scores = leveraged_scores(likelihood, theta, found, tau, inverse)
+        outer += scores.T @ scores
+    return information, inverse, outer
 
 
-def sandwich(inverse: FloatArray, outer: FloatArray, n_bags: int) -> FloatArray:
+def _sandwich(inverse: FloatArray, outer: FloatArray, n_bags: int) -> FloatArray:
     """H^-1 (sum_b g_b g_b') H^-1 (B - 1) / B.
 
     Where scores are next to nothing beside what the model says, as those of bags are that were made
@@ -296,17 +313,10 @@ def sandwich(inverse: FloatArray, outer: FloatArray, n_bags: int) -> FloatArray:
     return found
 
 
-def penalised(information: FloatArray, penalty: FloatArray) -> FloatArray:
-    """(P, P) with the penalty (d, D) of a ridge, and as much more as an inverse needs."""
-    found = information + np.diag(penalty.ravel())
-    found[np.diag_indices(len(found))] += 1e-9 * np.diagonal(found).max()
-    return found
-
-
 def _inverse_observed(
     problem: Problem, theta: FloatArray, tau: float, expected: FloatArray
 ) -> FloatArray:
-    """The inverse of the second derivative of the penalised likelihood.
+    """The inverse of the second derivative of the penalized likelihood.
 
     Where it is much smaller than the expected information, or negative, as it can be by chance with
     few bags, a share of that takes its place.
@@ -326,16 +336,17 @@ def _inverse_observed(
     return inverse
 
 
-def _probabilities(fit: LinearFit, X: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Probabilities (N, C) of rows of new bags, and their derivatives (N, C, C) by the logits."""
-    z = fit.logits(X)
+def mean_and_slopes(z: FloatArray, spreads: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Means (N, C) of softmax(z + u) over u of spreads (N,), and derivatives (N, C, C) by z."""
     C = z.shape[1]
-    p, second = np.zeros(z.shape), np.zeros((len(z), C, C))
-    for shift, weight in zip(*effect_nodes(fit.bag_effects, C), strict=True):
-        q = softmax(z + shift, axis=1)
+    nodes, weights = np.zeros((1, C - 1)), np.ones(1)
+    if C > 1 and spreads.any():
+        nodes, weights = normal_nodes(C - 1)
+    p, slopes = np.zeros(z.shape), np.zeros((len(z), C, C))
+    for shift, weight in zip(nodes @ contrasts(C).T, weights, strict=True):
+        q = softmax(z + spreads[:, None] * shift, axis=1)
         p += weight * q
-        second += weight * q[:, :, None] * q[:, None, :]
-    slopes = -second
+        slopes -= weight * q[:, :, None] * q[:, None, :]
     slopes[:, range(C), range(C)] += p
     return p, slopes
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import softmax
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.errors import InputError
-from bagwise.likelihood.coefficient_intervals import Covariance
+from bagwise.likelihood.coefficient_intervals import Covariance, mean_and_slopes
+from bagwise.likelihood.effects_from_shares import BagEffects
 from bagwise.likelihood.linear_fit import LinearFit, occurring
-from bagwise.likelihood.objective import BagLikelihood, checked_features, effect_nodes
+from bagwise.likelihood.objective import BagLikelihood, checked_features
 
 _STEP = 0.01  # of log tau, in a difference of probabilities
 _MOST_VARIANCE = 1.0  # of log tau that is allowed for
@@ -20,20 +20,14 @@ _CHUNK = 200_000  # rows whose derivatives are held at a time
 
 
 @dataclass(frozen=True)
-class EffectsOfFit:
-    """The own intercepts of the bags of a fit, and what they follow.
+class EffectsOfFit(BagEffects):
+    """The effects of the bags of a fit, given their counts, and what they follow.
 
     Attributes:
-        tau: their standard deviation over bags.
-        means: (B, C) the mean of each one given the bag's counts.
-        spreads: (B,) its standard deviation given these, in a direction that sums to zero.
         centres: (B, d) the features that an error of the weights moves a bag's logits by, see
             `effects_of_fit`.
     """
 
-    tau: float
-    means: FloatArray
-    spreads: FloatArray
     centres: FloatArray
 
     @property
@@ -64,7 +58,6 @@ def effects_of_fit(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> EffectsOfFit
 
     Args:
         X: (N, d) features that the fit was made with.
-        bags: the bags it was made with.
         fit: a fit with bag effects.
 
     >>> from bagwise.likelihood import fit_linear
@@ -78,8 +71,7 @@ def effects_of_fit(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> EffectsOfFit
         raise InputError("fit has no bag effects; use fit_linear with bag_effects above 0.")
     part, classes = occurring(bags)
     likelihood = BagLikelihood(features, part)
-    theta = np.vstack([fit.weights, fit.intercept])[:, classes] @ likelihood.basis
-    p = likelihood.evaluate(theta, fit.bag_effects).probabilities
+    p = likelihood.evaluate(fit.theta(classes), fit.bag_effects).probabilities
     t = np.maximum(1.0 - (p**2).sum(axis=1), 1e-12)
     starts = bags.offsets[:-1]
     weights = np.add.reduceat(t, starts)
@@ -111,7 +103,7 @@ def group_shares_with_effects(
     Args:
         covariance: of the fit's coefficients, tau taken as known.
         effects: of the fit's bags, B of them.
-        X: (N, d) features, standardised as those of the fit.
+        X: (N, d) features, standardized as those of the fit.
         bag: (N,) the number of each row's bag: 0 .. B - 1 those of the fit, other numbers of new
             bags, the same for rows of the same bag.
         groups: (N,) the group of each row, 0 .. G - 1.
@@ -138,8 +130,8 @@ def group_shares_with_effects(
         some = slice(begin, begin + _CHUNK)
         own, at = group[some], place[some]
         z = covariance.fit.logits(features[some])
-        p, slopes = _probabilities(z + means[at], spreads[at])
-        more, _ = _probabilities(z + means[at] * grown[at, None] ** 2, spreads[at] * grown[at])
+        p, slopes = mean_and_slopes(z + means[at], spreads[at])
+        more, _ = mean_and_slopes(z + means[at] * grown[at, None] ** 2, spreads[at] * grown[at])
         moved = np.column_stack([features[some], np.ones(len(z))]) - kept[at, None] * centres[at]
         varied = (spreads[at, None, None] * slopes) ** 2
         np.add.at(totals, own, p)
@@ -159,15 +151,3 @@ def group_shares_with_effects(
     variances += (own_effects + of_labels) / rows**2
     variances += effects.variance_of_log_tau() * (of_tau / rows) ** 2
     return totals / rows, np.sqrt(variances)
-
-
-def _probabilities(z: FloatArray, spreads: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Means (N, C) of softmax(z + u) over u of spreads (N,), and derivatives (N, C, C) by z."""
-    C = z.shape[1]
-    p, slopes = np.zeros(z.shape), np.zeros((len(z), C, C))
-    for shift, weight in zip(*effect_nodes(1.0, C), strict=True):
-        q = softmax(z + spreads[:, None] * shift, axis=1)
-        p += weight * q
-        slopes -= weight * q[:, :, None] * q[:, None, :]
-    slopes[:, range(C), range(C)] += p
-    return p, slopes

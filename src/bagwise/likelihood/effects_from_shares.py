@@ -10,6 +10,7 @@ from bagwise.bags import FloatArray, IntArray
 from bagwise.likelihood._effects import integrate_weighted, most_likely_tau
 from bagwise.likelihood.linear_fit import spread_of
 from bagwise.likelihood.objective import contrasts
+from bagwise.likelihood.splits import some_bags
 
 _TYPICAL = 32  # rows that stand for those of all bags
 _ENOUGH = 100_000  # rows that tau is estimated from
@@ -81,7 +82,7 @@ def effects_of_shares(
     logits: FloatArray = rows @ basis.T
     counts = shares * totals[:, None]
     if tau is None:
-        some = _some(offsets)
+        some = some_bags(np.diff(offsets), _ENOUGH, 1)
         tau, _ = most_likely_tau(
             *_part(logits, weights, offsets, some), counts[some], basis, off[some]
         )
@@ -129,13 +130,6 @@ def _with_typical(
     rows[~own] = typical[(place - sizes[bag])[~own]]
     weights[~own] = of_all[bag[~own]] / _TYPICAL
     return rows, weights, offsets
-
-
-def _some(offsets: IntArray) -> IntArray:
-    """Bags at random, up to a number of rows, but one at least."""
-    order = np.random.default_rng(0).permutation(len(offsets) - 1)
-    n = int((np.cumsum(np.diff(offsets)[order]) <= _ENOUGH).sum())
-    return np.sort(order[: max(n, 1)])
 
 
 def _part(

@@ -11,7 +11,7 @@ from scipy.special import logsumexp, softmax
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood._curvature import Scale, information_rows
-from bagwise.likelihood.linear_fit import MAX_EVALUATIONS, TOLERANCE, LinearFit, fit_to, occurring
+from bagwise.likelihood.linear_fit import TOLERANCE, LinearFit, fit_to, occurring
 from bagwise.likelihood.objective import contrasts, evaluation, is_exact
 
 Read = Callable[[int, int], FloatArray]
@@ -40,9 +40,6 @@ class LikelihoodInPieces:
     """As `BagLikelihood`, without bag effects, of rows that are read anew in each pass.
 
     Args:
-        read: gives rows.
-        width: d, the number of features.
-        bags: sizes and counts.
         most: rows that are read at a time; of a larger bag, some after the other.
         keep: asked for what a pass finds, so that it can be kept.
     """
@@ -71,7 +68,7 @@ class LikelihoodInPieces:
         return float(found.log_likelihood.sum()), found.gradient
 
     def scale(self, found: Sums, penalty: FloatArray, tau: float = 0.0) -> Scale:
-        """Coordinates in which the likelihood with this penalty (P,) is easy to maximise."""
+        """Coordinates in which the likelihood with this penalty (P,) is easy to maximize."""
         assert tau == 0
         n_rows = len(self.bags) * self.basis.shape[1]
         return Scale(self._information(found.theta), n_rows, penalty)
@@ -134,7 +131,6 @@ def fit_in_pieces(
     start: LinearFit | None = None,
     keep: Keep | None = None,
     tolerance: float = TOLERANCE,
-    max_evaluations: int = MAX_EVALUATIONS,
 ) -> LinearFit:
     """`fit_linear` for rows that are read piece by piece: the same optimum.
 
@@ -144,10 +140,8 @@ def fit_in_pieces(
     Args:
         read: gives the features of rows from one number to another, sorted by bag, (n, d).
         width: d, the number of features.
-        bags: sizes and counts of the bags.
-        ridge: as in `fit_linear`, and so are `tolerance` and `max_evaluations`.
+        ridge: as in `fit_linear`, and so is `tolerance`.
         most: rows that are read at a time.
-        start: an earlier fit to begin at.
         keep: called with the number of each pass and what does it; returns what that returns. A fit
             that is given what its passes found before goes the same way.
 
@@ -158,21 +152,14 @@ def fit_in_pieces(
     1
     """
     part, classes = occurring(bags)
-    return fit_to(
-        LikelihoodInPieces(read, width, part, most, keep),
-        classes,
-        bags,
-        ridge,
-        start=start,
-        tolerance=tolerance,
-        max_evaluations=max_evaluations,
-    )
+    likelihood = LikelihoodInPieces(read, width, part, most, keep)
+    return fit_to(likelihood, classes, bags, ridge, start=start, tolerance=tolerance)
 
 
 def bag_log_likelihoods_in_pieces(fit: LinearFit, read: Read, bags: Bags, most: int) -> FloatArray:
     """`bag_log_likelihoods` of rows that are read piece by piece."""
-    theta = np.vstack([fit.weights, fit.intercept]) @ contrasts(bags.n_classes)
-    return LikelihoodInPieces(read, len(fit.weights), bags, most).evaluate(theta).log_likelihood
+    likelihood = LikelihoodInPieces(read, len(fit.weights), bags, most)
+    return likelihood.evaluate(fit.theta()).log_likelihood
 
 
 def _logits(X: FloatArray, coefficients: FloatArray) -> FloatArray:

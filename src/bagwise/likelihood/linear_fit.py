@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +12,12 @@ import numpy.typing as npt
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import number, whole
 from bagwise.errors import InputError
-from bagwise.likelihood._optimise import LOWEST_TAU, Likelihood, Problem, minimise
+from bagwise.likelihood._optimise import LOWEST_TAU, Problem, minimise
 from bagwise.likelihood.mixing import mean_softmax
 from bagwise.likelihood.objective import BagLikelihood, checked_features, contrasts
+
+if TYPE_CHECKING:
+    from bagwise.likelihood._optimise import Likelihood
 
 TOLERANCE = 0.01
 MAX_EVALUATIONS = 500
@@ -26,12 +30,11 @@ class LinearFit:
     Attributes:
         weights: (d, C), each row summing to 0.
         intercept: (C,), summing to 0.
-        ridge: what the squared weights were penalised by.
+        ridge: what the squared weights were penalized by.
         bag_effects: tau, the standard deviation of the bags' own intercepts; 0 without.
         effects: (B, C) the mean of each bag's own intercept given its counts; None without.
         log_likelihood: log P(S|X) of all bags together.
         evaluations: how often the likelihood was computed.
-        converged: whether the optimum was reached.
         message: in what way it was, or was not.
         spreads: (B,) the standard deviation of each bag's own intercept given its counts, in a
             direction that sums to zero; None without.
@@ -47,6 +50,12 @@ class LinearFit:
     converged: bool
     message: str
     spreads: FloatArray | None = None
+
+    def theta(self, classes: IntArray | slice = slice(None)) -> FloatArray:
+        """(d + 1, C - 1) the coefficients of these classes in the coordinates of `contrasts`."""
+        coefficients = np.vstack([self.weights, self.intercept])[:, classes]
+        theta: FloatArray = coefficients @ contrasts(coefficients.shape[1])
+        return theta
 
     def logits(self, X: npt.ArrayLike) -> FloatArray:
         """(N, C) X weights + intercept."""
@@ -80,30 +89,28 @@ def fit_linear(
 ) -> LinearFit:
     """Fit logits X W + b to the label counts of bags.
 
-    Minimised, by L-BFGS over all bags at a time, is
+    Minimized, by L-BFGS over all bags at a time, is
 
         - sum_b log P(S_b | X_b; W, b) + ridge / 2 ||W||^2
 
-    with P(S|X) of the engine `auto`. The intercepts b are not penalised. The same vector added to
+    with P(S|X) of the engine `auto`. The intercepts b are not penalized. The same vector added to
     the weights of all classes changes no probability; the penalty is least where each row of W sums
     to 0, and b is taken to sum to 0 too. So the answer is unique as far as the likelihood has one
     optimum, no class is singled out, and their order does not matter. (With two classes the
-    difference of their weights, beta, is penalised by ridge / 4 beta^2.)
+    difference of their weights, beta, is penalized by ridge / 4 beta^2.)
 
     The likelihood of bags is not concave: what is found is the optimum next to `start`, or to zero
-    weights and the overall shares. Optimisation takes place in coordinates in which a step of one
+    weights and the overall shares. Optimization takes place in coordinates in which a step of one
     is about one standard error (see `_curvature.information_rows`), chosen anew now and then.
 
     A class that no bag has gets zero weights and a share of half an instance of all. Without it the
     likelihood would be largest at an intercept of minus infinity.
 
     Args:
-        X: (N, d) standardised features, sorted by bag.
-        bags: sizes and counts of the bags.
+        X: (N, d) standardized features, sorted by bag.
         ridge: strength of the penalty, 0 or more; 1 / ridge is the variance of a normal prior.
         bag_effects: tau; each bag has its own intercept b + u_b, normal with variance tau^2 in each
             class, and P(S|X) is its mean over u (see `choose_bag_effects`).
-        start: an earlier fit to begin at.
         bag_weights: (B,) how often each bag counts; once if not given.
         tolerance: the fit ends where no coordinate's slope is larger, that is, where the optimum is
             nearer than about so many standard errors in every direction. Where bags are too large
@@ -117,8 +124,30 @@ def fit_linear(
     """
     features = checked_features(X, bags)
     number(0)(bag_effects, "bag_effects")
-    return _fit(
-        features, bags, ridge, bag_effects, False, start, bag_weights, tolerance, max_evaluations
+    weights = _checked_weights(bag_weights, bags)
+    if weights is not None and not weights.all():
+        used = np.flatnonzero(weights)
+        fit = fit_linear(
+            features[bags.rows(used)],
+            bags.select(used),
+            ridge,
+            bag_effects=bag_effects,
+            start=start,
+            bag_weights=weights[used],
+            tolerance=tolerance,
+            max_evaluations=max_evaluations,
+        )
+        return fit if fit.effects is None else _with_all_effects(fit, used, len(bags))
+    part, classes = occurring(bags)
+    return fit_to(
+        BagLikelihood(features, part, weights),
+        classes,
+        bags,
+        ridge,
+        tau=bag_effects,
+        start=start,
+        tolerance=tolerance,
+        max_evaluations=max_evaluations,
     )
 
 
@@ -129,47 +158,20 @@ def fit_with_variance(
     *,
     start: LinearFit | None = None,
     tolerance: float = TOLERANCE,
-    max_evaluations: int = MAX_EVALUATIONS,
 ) -> LinearFit:
-    """`fit_linear` with bag effects whose tau maximises the likelihood too, from .001 to 20."""
+    """`fit_linear` with bag effects whose tau maximizes the likelihood too, from .001 to 20."""
     features = checked_features(X, bags)
-    return _fit(features, bags, ridge, 0.5, True, start, None, tolerance, max_evaluations)
-
-
-def _fit(
-    X: FloatArray,
-    bags: Bags,
-    ridge: float,
-    tau: float,
-    fits_tau: bool,
-    start: LinearFit | None,
-    bag_weights: npt.ArrayLike | None,
-    tolerance: float,
-    max_evaluations: int,
-) -> LinearFit:
-    number(0)(ridge, "ridge")
-    number(above=0)(tolerance, "tolerance")
-    whole(1, 2**31)(max_evaluations, "max_evaluations")
-    weights = _checked_weights(bag_weights, bags)
-    if weights is not None and not weights.all():
-        used = np.flatnonzero(weights)
-        part, rows = bags.select(used), bags.rows(used)
-        fit = _fit(
-            X[rows], part, ridge, tau, fits_tau, start, weights[used], tolerance, max_evaluations
-        )
-        return fit if fit.effects is None else _with_all_effects(fit, used, len(bags))
-    _check_start(start, X.shape[1], bags.n_classes)
     part, classes = occurring(bags)
+    tau = 0.5 if start is None or start.bag_effects <= LOWEST_TAU else start.bag_effects
     return fit_to(
-        BagLikelihood(X, part, weights),
+        BagLikelihood(features, part),
         classes,
         bags,
         ridge,
         tau=tau,
-        fits_tau=fits_tau,
+        fits_tau=True,
         start=start,
         tolerance=tolerance,
-        max_evaluations=max_evaluations,
     )
 
 
@@ -183,12 +185,14 @@ def fit_to(
     fits_tau: bool = False,
     start: LinearFit | None,
     tolerance: float,
-    max_evaluations: int,
+    max_evaluations: int = MAX_EVALUATIONS,
 ) -> LinearFit:
     """The optimum of a likelihood of those classes that these bags have."""
-    theta = _start(start, classes, likelihood.bags, likelihood.shape[1] - 1)
-    if start is not None and fits_tau and start.bag_effects > LOWEST_TAU:
-        tau = start.bag_effects
+    number(0)(ridge, "ridge")
+    number(above=0)(tolerance, "tolerance")
+    whole(1, 2**31)(max_evaluations, "max_evaluations")
+    theta = _start(start, classes, likelihood.bags, likelihood.shape[1] - 1, bags.n_classes)
+    found: Any
     if len(classes) == 1:
         found, tau, converged, message = likelihood.evaluate(theta), 0.0, True, "one class"
     else:
@@ -201,7 +205,7 @@ def fit_to(
             f"the fit with ridge {ridge:g} did not converge in {likelihood.evaluations} "
             f"evaluations: {message}. Raise max_evaluations, ridge or tolerance.",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     coefficients = _all_classes(likelihood, theta, classes, bags.n_classes)
     effects = spreads = None
@@ -230,13 +234,20 @@ def spread_of(means: FloatArray, squares: FloatArray) -> FloatArray:
     return spreads
 
 
-def _start(start: LinearFit | None, classes: IntArray, part: Bags, n_features: int) -> FloatArray:
+def _start(
+    start: LinearFit | None, classes: IntArray, part: Bags, n_features: int, n_classes: int
+) -> FloatArray:
     """(d + 1, C - 1) parameters to begin at, of the classes that occur."""
-    if start is None:
-        coefficients = np.zeros((n_features + 1, len(classes)))
-        coefficients[-1] = np.log(part.expected_counts.sum(axis=0))
-    else:
-        coefficients = np.vstack([start.weights, start.intercept])[:, classes]
+    if start is not None:
+        if start.weights.shape != (n_features, n_classes):
+            raise InputError(
+                f"start has {start.weights.shape[0]} features and {start.weights.shape[1]} "
+                f"classes, the bags {n_features} and {n_classes}; give a fit of the same features "
+                "and classes."
+            )
+        return start.theta(classes)
+    coefficients = np.zeros((n_features + 1, len(classes)))
+    coefficients[-1] = np.log(part.expected_counts.sum(axis=0))
     theta: FloatArray = coefficients @ contrasts(len(classes))
     return theta
 
@@ -293,11 +304,3 @@ def _checked_weights(bag_weights: npt.ArrayLike | None, bags: Bags) -> FloatArra
             "give each bag the number of times it counts."
         )
     return weights
-
-
-def _check_start(start: LinearFit | None, n_features: int, n_classes: int) -> None:
-    if start is not None and start.weights.shape != (n_features, n_classes):
-        raise InputError(
-            f"start has {start.weights.shape[0]} features and {start.weights.shape[1]} classes, "
-            f"the bags {n_features} and {n_classes}; give a fit of the same features and classes."
-        )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.likelihood._effects import normal_nodes
+from bagwise.likelihood._effects import normal_draws, normal_nodes
 from bagwise.likelihood.objective import contrasts
 from bagwise.posterior._kernels import inline, kernel, over_bags
 
@@ -80,7 +79,7 @@ def _shifted(
 
 
 def drawn_counts(
-    z: FloatArray, bags: Bags, tau: FloatArray, level: float = 0.95
+    z: FloatArray, bags: Bags, tau: FloatArray
 ) -> tuple[FloatArray, FloatArray, IntArray, IntArray]:
     """Where the counts of new bags lie among those to be expected of them, by 1024 draws a bag.
 
@@ -89,22 +88,17 @@ def drawn_counts(
 
     Args:
         z: (N, C) logits for an effect of zero, sorted by bag.
-        bags: sizes and counts.
         tau: (B,) standard deviation of the effect.
-        level: of the intervals.
 
     Returns:
         (B, C) each: the shares of draws below the count and at it, and the ends of the central
-        interval.
+        95% interval.
     """
     C = bags.n_classes
-    from scipy.stats import qmc  # takes a second to import
-
-    uniform = qmc.Sobol(C - 1, seed=0).random(_DRAWS)
-    shifts = ndtri(np.clip(uniform, 1e-6, 1 - 1e-6)) @ contrasts(C).T
+    shifts = normal_draws(C - 1, _DRAWS) @ contrasts(C).T
     below, at = np.empty(bags.counts.shape), np.empty(bags.counts.shape)
     low, high = np.empty_like(bags.counts), np.empty_like(bags.counts)
-    first = int(np.floor((1 - level) / 2 * _DRAWS))
+    first = int(np.floor(0.025 * _DRAWS))
     ends = np.array([first, _DRAWS - 1 - first])
     logits = np.ascontiguousarray(z, dtype=np.float64)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.bags import Bags, FloatArray
 from bagwise.likelihood.linear_fit import LinearFit, occurring
 from bagwise.likelihood.objective import BagLikelihood, checked_features
 
-_ROWS = 200_000  # that are looked at
 _BAGS_PER_SCORE = 5  # bags for each coefficient, below which nothing can be said
 _MOST_COLUMNS = 200
 _CLIPPED = 3.0  # standard deviations
@@ -17,18 +16,7 @@ _LARGE = 5.0  # standard deviations of one score, or of the sum of all their squ
 _ALIKE = 1e-6  # share of a score's squares below which the linear ones say it all
 
 
-def bags_to_judge_by(bags: Bags) -> IntArray:
-    """Bags at random, in order, of up to 200,000 rows together.
-
-    >>> bags_to_judge_by(Bags([2, 1], [[1, 1], [0, 1]]))
-    array([0, 1])
-    """
-    order = np.random.default_rng(0).permutation(len(bags))
-    few: IntArray = np.sort(order[: int((np.cumsum(bags.sizes[order]) <= _ROWS).sum())])
-    return few
-
-
-def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | None:
+def nonlinearity_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | None:
     """How far each square, cube and product of columns would make the bags more probable.
 
     For a function h of a row, h = x_i x_j or x_i^3, the slope of log P(S|X) by its coefficient at
@@ -46,8 +34,7 @@ def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | No
     clipped at three standard deviations.
 
     Args:
-        X: (N, d) standardised features, sorted by bag.
-        bags: sizes and counts.
+        X: (N, d) standardized features, sorted by bag.
         fit: a model without bag effects, fitted to these bags, or to more of them.
 
     Returns:
@@ -60,7 +47,7 @@ def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | No
     >>> y = (X[:, 0] * X[:, 1] + 0.3 * rng.logistic(size=4000) > 0).astype(int)
     >>> bags = Bags.from_labels(y, [5] * 800)
     >>> from bagwise.likelihood import fit_linear
-    >>> scores = bend_scores(X, bags, fit_linear(X, bags))
+    >>> scores = nonlinearity_scores(X, bags, fit_linear(X, bags))
     >>> scores.shape, bool(np.abs(scores).max() > 10)
     ((5,), True)
     """
@@ -71,8 +58,7 @@ def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | No
     if D == 0 or d > _MOST_COLUMNS or len(bags) < _BAGS_PER_SCORE * (d + 1) * D:
         return None
     likelihood = BagLikelihood(features, part)
-    theta = np.vstack([fit.weights, fit.intercept])[:, classes] @ likelihood.basis
-    residuals = likelihood.evaluate(theta).residuals @ likelihood.basis
+    residuals = likelihood.evaluate(fit.theta(classes)).residuals @ likelihood.basis
     starts = part.offsets[:-1]
 
     def of_bags(h: FloatArray) -> FloatArray:
@@ -93,7 +79,7 @@ def bend_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatArray | No
     return np.concatenate(found)
 
 
-def may_bend(scores: FloatArray | None) -> bool:
+def may_be_nonlinear(scores: FloatArray | None) -> bool:
     """Whether scores speak against a linear model, one of them or all together; True where they
     are not known.
 
@@ -102,8 +88,8 @@ def may_bend(scores: FloatArray | None) -> bool:
     do if the sum of their squares is larger by as much than that of independent standard normal
     numbers.
 
-    >>> may_bend(np.array([0.3, -3.1])), may_bend(np.array([0.3, -5.1])), may_bend(None)
-    (False, True, True)
+    >>> may_be_nonlinear(np.array([0.3, -3.1])), may_be_nonlinear(np.array([0.3, -5.1]))
+    (False, True)
     """
     if scores is None:
         return True

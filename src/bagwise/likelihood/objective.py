@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError, InputTypeError
 from bagwise.likelihood._curvature import Scale, information_rows
-from bagwise.likelihood._effects import integrate, integrate_weighted, normal_nodes
+from bagwise.likelihood._effects import integrate, integrate_weighted
 from bagwise.posterior._kernels import kernel, over_bags
 from bagwise.posterior.auto import AUTO_STATES, fill_auto, is_small
 
@@ -34,24 +34,11 @@ def contrasts(n_classes: int) -> FloatArray:
     return basis
 
 
-def effect_nodes(tau: float, n_classes: int) -> tuple[FloatArray, FloatArray]:
-    """Effects (R, C) and weights (R,) whose sums stand for means over the effects of new bags.
-
-    >>> effect_nodes(0.0, 3)
-    (array([[0., 0., 0.]]), array([1.]))
-    """
-    if tau == 0 or n_classes == 1:
-        return np.zeros((1, n_classes)), np.ones(1)
-    nodes, weights = normal_nodes(n_classes - 1)
-    return tau * nodes @ contrasts(n_classes).T, weights
-
-
 def log_likelihoods_with_effects(z: FloatArray, bags: Bags, tau: FloatArray) -> FloatArray:
     """(B,) log P(S|X) of bags with an effect of their own, integrated over.
 
     Args:
         z: (N, C) logits for an effect of zero.
-        bags: sizes and counts.
         tau: (B,) the standard deviation of the effect.
 
     >>> bags = Bags([2], [[1, 1]])
@@ -59,7 +46,7 @@ def log_likelihoods_with_effects(z: FloatArray, bags: Bags, tau: FloatArray) -> 
     array([-1.013])
     """
     logits: FloatArray = np.ascontiguousarray(z, dtype=np.float64)
-    found, _ = _unnormalised(logits, bags)
+    found, _ = _unnormalized(logits, bags)
     counts = bags.counts.astype(np.float64)
     basis = contrasts(bags.n_classes)
     values, *_ = integrate_weighted(logits, np.ones(len(logits)), bags.offsets, counts, basis, tau)
@@ -93,7 +80,6 @@ class BagLikelihood:
 
     Args:
         X: (N, d) features, sorted by bag.
-        bags: sizes and counts.
         bag_weights: (B,) how often each bag counts; None for once.
 
     >>> likelihood = BagLikelihood(np.zeros((3, 1)), Bags([2, 1], [[1, 1], [1, 0]]))
@@ -116,7 +102,7 @@ class BagLikelihood:
         z: FloatArray = self.X1 @ (theta @ self.basis.T)
         if tau == 0:
             return evaluation(z, self.bags)
-        log_likelihood, weights = _unnormalised(z, self.bags)
+        log_likelihood, weights = _unnormalized(z, self.bags)
         values, p, effects, squares = integrate(z, self.bags, self.basis, tau)
         return Evaluation(log_likelihood + values, weights - p, p, effects, squares)
 
@@ -130,7 +116,7 @@ class BagLikelihood:
         return float(self.bag_weights @ found.log_likelihood), gradient
 
     def scale(self, found: Evaluation, penalty: FloatArray, tau: float = 0.0) -> Scale:
-        """Coordinates in which the likelihood with this penalty (P,) is easy to maximise."""
+        """Coordinates in which the likelihood with this penalty (P,) is easy to maximize."""
 
         def information() -> Iterator[FloatArray]:
             p, offsets = found.probabilities, self.bags.offsets
@@ -148,10 +134,10 @@ class BagLikelihood:
 
 def evaluation(z: FloatArray, bags: Bags) -> Evaluation:
     """The likelihood of bags, and its derivatives, by the logits (N, C) of their rows."""
-    log_likelihood, weights = _unnormalised(z, bags)
+    log_likelihood, weights = _unnormalized(z, bags)
     p = np.empty(z.shape)
     over_bags(
-        lambda index: _normalise(index, z, bags.offsets, p, log_likelihood),
+        lambda index: _normalize(index, z, bags.offsets, p, log_likelihood),
         np.arange(len(bags)),
         bags.sizes * float(_SOFTMAX * bags.n_classes),
     )
@@ -163,7 +149,7 @@ def is_exact(bags: Bags) -> bool:
     return bool(is_small(bags, AUTO_STATES).all())
 
 
-def _unnormalised(z: FloatArray, bags: Bags) -> tuple[FloatArray, FloatArray]:
+def _unnormalized(z: FloatArray, bags: Bags) -> tuple[FloatArray, FloatArray]:
     """(B,) the logarithm of the sum of exp(z) over labelings, and (N, C) the weights."""
     log_likelihood, weights = np.empty(len(bags)), np.empty(z.shape)
     fill_auto(bags.others_impossible(z), bags, log_likelihood, weights, AUTO_STATES)
@@ -171,7 +157,7 @@ def _unnormalised(z: FloatArray, bags: Bags) -> tuple[FloatArray, FloatArray]:
 
 
 @kernel
-def _normalise(
+def _normalize(
     index: IntArray, z: FloatArray, offsets: IntArray, p: FloatArray, log_likelihood: FloatArray
 ) -> None:
     """Of some bags: fill p with softmax(z), and take log sum exp of each row from the bag's

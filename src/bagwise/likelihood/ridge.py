@@ -13,7 +13,7 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import number, whole
 from bagwise.errors import InputError
 from bagwise.likelihood.linear_fit import TOLERANCE, LinearFit, fit_linear
-from bagwise.likelihood.objective import BagLikelihood, checked_features, contrasts
+from bagwise.likelihood.objective import BagLikelihood, checked_features
 
 RIDGES = tuple(10.0 ** (1.5 - i / 2) for i in range(5))
 FOLDS = 5
@@ -123,14 +123,11 @@ def choose_ridge(
     the bags are still held out, and a warning says so. One bag cannot be held out.
 
     Args:
-        X: (N, d) standardised features, sorted by bag.
-        bags: sizes and counts of the bags.
-        ridges: to try.
+        X: (N, d) standardized features, sorted by bag.
         folds: number of parts that bags are held out in, or (B,) the part of each bag, counted
             from 0, and -1 for bags that are never held out.
         bag_effects: see `fit_linear`; scores are then means over these effects.
         tolerance: of the fit to all bags; in folds it is .03 or this, whichever is larger.
-        seed: of the folds.
         watch: called after each fit with the number of fits that are done and of those planned by
             then, which grows where the path is extended.
 
@@ -311,9 +308,8 @@ def bag_log_likelihoods(fit: LinearFit, X: npt.ArrayLike, bags: Bags) -> FloatAr
     >>> bag_log_likelihoods(fit, [[0.]], Bags([1], [[1, 0]]))
     array([-0.69314718])
     """
-    features = checked_features(X, bags)
-    theta = np.vstack([fit.weights, fit.intercept]) @ contrasts(bags.n_classes)
-    return BagLikelihood(features, bags).evaluate(theta, fit.bag_effects).log_likelihood
+    likelihood = BagLikelihood(checked_features(X, bags), bags)
+    return likelihood.evaluate(fit.theta(), fit.bag_effects).log_likelihood
 
 
 def mean_per_instance(of_bags: FloatArray, bags: Bags) -> tuple[float, float]:

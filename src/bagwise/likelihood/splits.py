@@ -42,6 +42,17 @@ def splits_of(bags: Bags, seed: int, *, limits: Limits = LIMITS) -> list[Split]:
     return [(np.setdiff1d(everything, part), np.sort(part)) for part in parts]
 
 
+def some_bags(sizes: IntArray, rows: int, least: int = 0) -> IntArray:
+    """Bags at random, in order, of up to so many rows together; `least` of them at least.
+
+    >>> some_bags(np.array([2, 1]), 200)
+    array([0, 1])
+    """
+    order = np.random.default_rng(0).permutation(len(sizes))
+    n = int((np.cumsum(sizes[order]) <= rows).sum())
+    return np.sort(order[: max(n, least)])
+
+
 def up_to(bags: Bags, order: IntArray, instances: int = MOST_HELD_OUT) -> IntArray:
     """The first of these bags, up to so many instances; ten of them at least."""
     n = int((np.cumsum(bags.sizes[order]) <= instances).sum())
@@ -68,10 +79,7 @@ def fold_numbers(n_bags: int, splits: Sequence[Split]) -> IntArray:
 
 
 def choose_on(
-    X: npt.ArrayLike,
-    bags: Bags,
-    folds: IntArray,
-    watch: Callable[[int, int], None] | None = None,
+    X: npt.ArrayLike, bags: Bags, folds: IntArray, watch: Callable[[int, int], None] | None = None
 ) -> ChosenRidge:
     """`choose_ridge` on these folds, for a caller who tells how the model did on held-out bags."""
     with warnings.catch_warnings():

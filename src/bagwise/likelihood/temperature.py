@@ -30,7 +30,6 @@ def fit_temperature(log_probs: FloatArray, bags: Bags, shares: FloatArray | None
 
     Args:
         log_probs: (N, C) of rows of bags that the model has not seen.
-        bags: sizes and counts.
         shares: (C,) probabilities p0 towards which a hot model goes: at temperature T the class
             probabilities are then softmax(log p0 + (log p - log p0) / T), with T from 1 to 100. It
             is not below 1: few held-out bags, all of them right, would make the model as sure as

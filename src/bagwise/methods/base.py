@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -109,8 +109,7 @@ class Method(ABC):
     def set_params(self, **params: Any) -> Self:
         """Change options; the method begins anew with them."""
         name = self.name or type(self).__name__
-        _refuse_unknown(type(self), name, params)
-        _refuse_other_kinds(type(self), name, params)
+        _check_options(type(self), name, params)
         self.__init__(**self.get_params() | params)  # type: ignore[misc]  # same class
         return self
 
@@ -239,26 +238,22 @@ def takes(method: str, option: str) -> bool:
     return option in inspect.signature(METHODS[method]).parameters
 
 
-def _refuse_unknown(cls: type[Method], name: str, options: Iterable[str]) -> None:
-    arguments = inspect.signature(cls).parameters.values()
-    if any(argument.kind is argument.VAR_KEYWORD for argument in arguments):
-        return  # the engine's own, which it checks
-    known = [argument.name for argument in arguments]
-    for option in options:
-        if option not in known:
-            has = f"it has {', '.join(known)}" if known else "it has none"
-            raise InputError(f"method {name!r} has no option {option!r}; {has}.")
+def _check_options(cls: type[Method], name: str, options: Mapping[str, Any]) -> None:
+    """Refuse unknown options, and values of another type where the constructor names a simple one.
 
-
-def _refuse_other_kinds(cls: type[Method], name: str, options: Mapping[str, Any]) -> None:
-    """Refuse values that are not what the constructor says, where it names a simple type."""
+    A constructor that takes any option hands them to the engine, which checks them.
+    """
     arguments = inspect.signature(cls).parameters
+    takes_any = any(argument.kind is argument.VAR_KEYWORD for argument in arguments.values())
     for option, value in options.items():
         if option in arguments:
-            said = arguments[option].annotation
-            rule = _KINDS.get(said if isinstance(said, str) else getattr(said, "__name__", ""))
+            kind = arguments[option].annotation
+            rule = _KINDS.get(kind if isinstance(kind, str) else getattr(kind, "__name__", ""))
             if rule is not None:
                 rule(value, f"method {name!r}: {option}")
+        elif not takes_any:
+            has = f"it has {', '.join(arguments)}" if arguments else "it has none"
+            raise InputError(f"method {name!r} has no option {option!r}; {has}.")
 
 
 def make_method(method: Any, **options: Any) -> Method:
@@ -278,8 +273,7 @@ def make_method(method: Any, **options: Any) -> Method:
         made = method
     else:
         cls = METHODS[method]
-        _refuse_unknown(cls, method, options)
-        _refuse_other_kinds(cls, method, options)
+        _check_options(cls, method, options)
         try:
             made = cls(**options)
         except BagwiseError:

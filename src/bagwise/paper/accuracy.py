@@ -32,11 +32,9 @@ class Cell:
     """What runs that differ in learning rate and seed only found with the best learning rate.
 
     Attributes:
-        method: of the runs.
         accuracies: test accuracy in percent, by seed.
         lr: the learning rate that validation chose.
         engine: of RC and CC.
-        histories: of its runs, for figures.
     """
 
     method: str
@@ -110,7 +108,6 @@ class Block:
         """The row with the highest mean in a column, supervised learning excepted.
 
         Args:
-            K: the column.
             proposed: among the paper's own methods only.
         """
         there = [
@@ -123,11 +120,9 @@ class Block:
     def is_best(self, row: str, K: int) -> bool:
         """Whether no row of a column has a higher mean, supervised learning excepted."""
         best = self.best(K)
-        return (
-            best is not None
-            and row in self.methods
-            and self.cells[row, K].mean == self.cells[best, K].mean
-        )
+        if best is None or row not in self.methods:
+            return False
+        return self.cells[row, K].mean == self.cells[best, K].mean
 
     def notes(self) -> list[str]:
         """What a reader should know of cells."""
@@ -140,7 +135,7 @@ class Block:
     def mark(self, row: str, K: int) -> str:
         """Whether the best proposed method is significantly better (●) or worse (○) than this one.
 
-        Paired t-test over seeds at 5 %.
+        Paired t-test over seeds at 5%.
         """
         proposed = self.best(K, proposed=True)
         if proposed is None or not is_baseline(self.method_of(row)):
@@ -246,19 +241,11 @@ def paper_best(dataset: str, model: str, K: int) -> tuple[float, float] | None:
     return max(cells) if cells else None
 
 
-def below_paper(block: Block, K: int) -> bool:
-    """Whether the best proposed method is below the paper's best cell minus its deviation."""
-    known, proposed = paper_best(block.dataset, block.model, K), block.best(K, proposed=True)
-    if known is None or proposed is None:
-        return False
-    return block.cells[proposed, K].mean < known[0] - known[1]
-
-
 KEY = (
     "Test accuracy in percent, mean ± standard deviation where there are several seeds. {best}: "
     "the best of a column. "
     "● (○): the best proposed method is significantly better (worse) than this baseline, paired "
-    "t-test at 5 %. a, b, m, t: with the engine auto, bethe, multinomial or transport, or the name "
+    "t-test at 5%. a, b, m, t: with the engine auto, bethe, multinomial or transport, or the name "
     "of another; RC and CC are exact otherwise. Epochs and learning rates are chosen by {chosen}."
 )
 _CHOSEN = {
@@ -308,20 +295,12 @@ def render(block: Block, style: str = "text", paper: bool = False) -> str:
     if style == "latex":
         body = [" & ".join([_latex(name), *cells]) + r" \\" for name, *cells in [header, *rows]]
         top = r"\begin{tabular}{l" + "c" * (len(header) - 1) + "}\n\\toprule\n"
-        return (
-            top
-            + "\n\\midrule\n".join([body[0], "\n".join(body[1:])])
-            + ("\n\\bottomrule\n\\end{tabular}\n")
-        )
+        rest = "\n".join(body[1:])
+        return f"{top}{body[0]}\n\\midrule\n{rest}\n\\bottomrule\n\\end{{tabular}}\n"
     widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
     lines = [header, ["-" * width for width in widths], *rows]
-    return (
-        "\n".join(
-            "  ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)).rstrip()
-            for line in lines
-        )
-        + "\n"
-    )
+    padded = ([text.ljust(w) for text, w in zip(line, widths, strict=True)] for line in lines)
+    return "".join("  ".join(line).rstrip() + "\n" for line in padded)
 
 
 def _latex(text: str) -> str:
@@ -357,7 +336,10 @@ def _paper_best(block: Block, K: int, style: str) -> str:
     if known is None:
         return "-"
     pm, below = (r"\pm", r"\blacktriangledown") if style == "latex" else ("±", " ▼")
-    text = f"{known[0]:.1f} {pm} {known[1]:.1f}{below if below_paper(block, K) else ''}"
+    proposed = block.best(K, proposed=True)
+    if proposed is None or block.cells[proposed, K].mean >= known[0] - known[1]:
+        below = ""
+    text = f"{known[0]:.1f} {pm} {known[1]:.1f}{below}"
     return f"${text}$" if style == "latex" else text
 
 

@@ -1,4 +1,4 @@
-"""How methods are called, ordered and coloured, the same in every table and figure.
+"""How methods are called, ordered and colored, the same in every table and figure.
 
 A method's class says so; of a method that is not known here, its name is all there is.
 """

@@ -13,13 +13,7 @@ from typing import Any, get_args, get_type_hints
 
 from bagwise.checks import number, wrong
 from bagwise.errors import DamagedError, InputError
-from bagwise.paper.run import (
-    VERSIONS,
-    RunResult,
-    check_history,
-    read_results,
-    without_copies,
-)
+from bagwise.paper.run import VERSIONS, RunResult, check_history, read_results, without_copies
 from bagwise.paper.settings import LATER, PAIRS, RunSettings
 from bagwise.storage.files import begins, fill, refuse_foreign, unfinished
 from bagwise.training import Row
@@ -152,19 +146,13 @@ def _settings(row: dict[str, str]) -> RunSettings:
     return settings
 
 
-def _options(name: str, text: str) -> Any:
-    try:
-        return json.loads(text or "{}")
-    except RecursionError as error:
-        raise InputError(f"{name} is nested too deeply.") from error
-    except ValueError as error:
-        raise InputError(f"{name} is not JSON ({error}).") from error
-
-
 def _value(name: str, text: str) -> Any:
     """A setting from its text: a number where the settings have one, nothing where it is empty."""
     if name in PAIRS:
-        return _options(name, text)
+        try:
+            return json.loads(text or "{}")
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{name} is not JSON ({error}).") from error
     if not text and name in LATER:
         return LATER[name]
     kinds = get_args(_KINDS[name]) or (_KINDS[name],)

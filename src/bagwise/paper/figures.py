@@ -20,6 +20,7 @@ from bagwise.storage.files import begins, refuse_foreign, write_atomically
 require("matplotlib", "plots")
 
 import matplotlib as mpl  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.ticker import MaxNLocator  # noqa: E402
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def draw_figures(blocks: list[Block], folder: Path, force: bool = False) -> list
     by epoch of the proposed methods, and of those that the paper does not have.
     accuracy-by-bag-size.png, which the paper does not have: test accuracy of all methods beside the
     paper's best. beside-the-paper.png: of each model the best proposed method alone. A curve by
-    epoch is the mean over seeds at the chosen learning rate; its colour is the bag size, the same
+    epoch is the mean over seeds at the chosen learning rate; its color is the bag size, the same
     everywhere.
     Files of these names that were not drawn by it are replaced only with `force`.
     """
@@ -91,10 +92,7 @@ def _is_own(path: Path) -> bool:
 
 def _by_bag_size(blocks: list[Block], path: Path) -> Path:
     """Test accuracy of every method by bag size, a panel for each data set and model."""
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = _grid(plt, len(blocks), 3)
+    figure, panels = _grid(len(blocks), 3)
     handles: dict[str, Any] = {}
     for axes, block in zip(panels.flat, blocks, strict=False):
         sizes = block.bag_sizes
@@ -126,12 +124,9 @@ def _by_bag_size(blocks: list[Block], path: Path) -> Path:
 
 def _beside_the_paper(blocks: list[Block], path: Path) -> Path:
     """The best proposed method of each model by bag size, a panel for each data set."""
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
     datasets = list(dict.fromkeys(block.dataset for block in blocks))
     models = list(dict.fromkeys(block.model for block in blocks))
-    figure, panels = _grid(plt, len(datasets), 2)
+    figure, panels = _grid(len(datasets), 2)
     handles: dict[str, Any] = {}
     for axes, dataset in zip(panels.flat, datasets, strict=False):
         own = [block for block in blocks if block.dataset == dataset]
@@ -156,12 +151,12 @@ def _of_paper(block: Block) -> dict[int, float]:
     return {K: best[0] for K, best in found.items() if best}
 
 
-def _grid(plt: Any, count: int, width: int) -> tuple[Any, Any]:
+def _grid(count: int, width: int) -> tuple[Figure, Any]:
     """A figure with so many panels, at most `width` beside each other."""
     width = min(count, width)
     lines = -(-count // width)
-    size = (3.6 * width + 1.6, 3.4 * lines)
-    figure, panels = plt.subplots(lines, width, figsize=size, squeeze=False, layout="constrained")
+    figure = Figure(figsize=(3.6 * width + 1.6, 3.4 * lines), layout="constrained")
+    panels = figure.subplots(lines, width, squeeze=False)
     for unused in panels.flat[count:]:
         unused.set_visible(False)
     return figure, panels
@@ -175,15 +170,12 @@ def _label(axes: Axes, name: str, sizes: list[int]) -> None:
     axes.set_title(_plain(name), fontsize=10)
 
 
-def _saved(figure: Any, handles: dict[str, Any], path: Path) -> Path:
+def _saved(figure: Figure, handles: dict[str, Any], path: Path) -> Path:
     """The figure with its legend, in a file."""
-    import matplotlib.pyplot as plt
-
     figure.legend(handles.values(), handles.keys(), loc="outside right center", frameon=False)
     content = BytesIO()
     figure.savefig(content, format="png", dpi=DPI, metadata=_SOFTWARE)
     write_atomically(path, content.getvalue())
-    plt.close(figure)
     return path
 
 
@@ -210,12 +202,9 @@ def _plain(text: str) -> str:
 
 
 def _figure(rows: list[list[Panel]], path: Path) -> Path:
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
     width = max(len(row) for row in rows)
-    size = (3.6 * width + 1.2, 2.9 * len(rows) + 0.4)
-    figure, axes = plt.subplots(len(rows), width, figsize=size, squeeze=False, layout="constrained")
+    figure = Figure(figsize=(3.6 * width + 1.2, 2.9 * len(rows) + 0.4), layout="constrained")
+    axes = figure.subplots(len(rows), width, squeeze=False)
     handles: dict[int, Any] = {}
     for row, panels in enumerate(rows):
         for column in range(width):
@@ -239,10 +228,7 @@ def _draw(axes: Axes, panel: Panel) -> dict[int, Any]:
     axes.set(xlabel="epoch", ylabel=_LABELS[column])
     axes.grid(alpha=0.3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if column.endswith("accuracy"):
-        axes.set_ylim(0, 100)
-    else:
-        axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 100 if column.endswith("accuracy") else None)
     return handles
 
 
@@ -254,6 +240,6 @@ def _mean_curve(cell: Cell, column: str) -> FloatArray:
 
 
 def _color(K: int) -> Any:
-    """A colour for a bag size, from dark (small bags) to light (large ones)."""
+    """A color for a bag size, from dark (small bags) to light (large ones)."""
     colors: Callable[[float], Any] = mpl.colormaps["viridis"]
     return colors(min(np.log2(max(K, 2)) - 1, 6) / 6.6)

@@ -27,7 +27,6 @@ def ray_backend(
     Args:
         address: HOST:PORT of a cluster; None starts Ray on this machine.
         processes: cores to use on this machine; all of them if not given.
-        device: where models compute.
     """
     require("ray", "ray")
 

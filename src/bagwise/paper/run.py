@@ -16,16 +16,7 @@ from torch import nn
 
 import bagwise
 from bagwise.bags import Bags
-from bagwise.checks import (
-    any_number,
-    anything,
-    list_of,
-    number,
-    record,
-    text,
-    whole,
-    wrong,
-)
+from bagwise.checks import any_number, anything, list_of, number, record, text, whole, wrong
 from bagwise.data import BagData
 from bagwise.errors import DamagedError, InputError
 from bagwise.networks import make_model
@@ -78,8 +69,6 @@ class RunResult:
     """What a run found.
 
     Attributes:
-        settings: of the run.
-        history: one row an epoch.
         seconds: of training and evaluation, the sum over epochs: time that a run was stopped, or
             spent on an epoch in which it was killed, does not count.
         versions: of what matters for the numbers.
@@ -98,7 +87,7 @@ class RunResult:
 def protocol_data(data: Dataset, bag_size: int, seed: int) -> tuple[BagData, BagData, BagData]:
     """Training and validation bags drawn at random, and the test set as bags of one.
 
-    10 % of the training set are held out for validation. What does not fill a bag is left out.
+    10% of the training set are held out for validation. What does not fill a bag is left out.
     """
     order = torch.randperm(
         len(data.train_labels), generator=torch.Generator().manual_seed(1_000_003 + seed)
@@ -239,11 +228,7 @@ def read_results(folder: Path) -> list[RunResult]:
 
 
 def without_copies(results: Iterable[tuple[object, RunResult]]) -> list[RunResult]:
-    """One result for each run: a copy is left out, two that differ are a ValueError.
-
-    Args:
-        results: with each the place where it was found.
-    """
+    """One result for each run: a copy is left out, two that differ are a ValueError."""
     found: dict[RunSettings, tuple[object, RunResult]] = {}
     for place, result in results:
         first, other = found.setdefault(result.settings, (place, result))

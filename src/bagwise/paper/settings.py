@@ -9,16 +9,7 @@ from itertools import dropwhile
 from typing import Any
 
 from bagwise.augmentations import AUGMENTATIONS, find_augmentation
-from bagwise.checks import (
-    any_number,
-    check_all,
-    list_of,
-    plain,
-    record,
-    short_text,
-    whole,
-    wrong,
-)
+from bagwise.checks import any_number, check_all, list_of, plain, record, short_text, whole, wrong
 from bagwise.errors import InputError
 from bagwise.methods import METHODS, Method, make_method, takes
 from bagwise.networks import MODELS
@@ -54,7 +45,6 @@ class RunSettings:
         dataset: a name of `bagwise.paper.datasets`.
         model: a name of `bagwise.networks`.
         method: a name of `bagwise.methods`.
-        bag_size: K.
         seed: of the validation split, the bags, the model and the batches.
         engine: of RC and CC; other methods have none ("-").
         method_options: pairs of a name and a value, sorted; a mapping is taken too.
@@ -178,11 +168,8 @@ def _pairs(options: Any, place: str) -> Pairs:
             raise wrong(options, place, "a table of names and values")
         options = {str(name): value for name, value in options}
     record({}, others=_single if place == "method_options" else _single_or_several)(options, place)
-    return tuple(sorted((name, _frozen(value)) for name, value in options.items()))
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    frozen = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
+    return tuple(sorted(frozen.items()))
 
 
 def _single(value: Any, place: str) -> None:

@@ -52,7 +52,6 @@ class Pilot:
 
     Attributes:
         stages: epochs of a pilot run at each stage, growing.
-        seeds: of the pilot runs.
         keep: how many learning rates of a cell are run in full.
     """
 

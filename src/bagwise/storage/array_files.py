@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,8 @@ _DIGESTS = "digests"
 _KINDS = {"int64": "I64", "float64": "F64", "float32": "F32", "int32": "I32", "uint8": "U8"}
 _KINDS["bool"] = "BOOL"
 
-Content = Mapping[str, tuple[str, memoryview]]
-"""Of each array by name: its type and shape in words, and its bytes."""
+Named = Mapping[str, Any]
+"""Arrays, or tensors of PyTorch, by name."""
 
 
 def save_arrays(
@@ -42,7 +43,7 @@ def save_arrays(
     ({'x': array([1., 1.])}, {'epoch': 3})
     """
     own = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    metadata = metadata_of(_content(own), facts)
+    metadata = metadata_of(own, facts)
     known = all(array.dtype.name in _KINDS for array in own.values())
     if known and sum(array.nbytes for array in own.values()) > large:
         write_pieces(path, _in_pieces(own, metadata, large))
@@ -50,10 +51,10 @@ def save_arrays(
         write_atomically(path, save(own, metadata=metadata))
 
 
-def metadata_of(content: Content, facts: dict[str, Any]) -> dict[str, str]:
+def metadata_of(arrays: Named, facts: dict[str, Any]) -> dict[str, str]:
     """The facts, with a digest of everything, as safetensors keeps them in its header."""
     # One entry only: safetensors writes several in any order, and equal files would differ.
-    return {_FACTS: json.dumps(facts | {_DIGESTS: _digests(content, facts)})}
+    return {_FACTS: json.dumps(facts | {_DIGESTS: _digests(arrays, facts)})}
 
 
 def _in_pieces(arrays: Arrays, metadata: dict[str, str], size: int) -> Iterator[bytes | memoryview]:
@@ -106,17 +107,12 @@ def read_file(path: Path, framework: str) -> tuple[dict[str, Any], dict[str, Any
     return found, facts
 
 
-def verify(path: Path, arrays: Arrays) -> None:
-    """Compare what `load_arrays` read with the digests it was written with.
+def verify(path: Path, arrays: Named) -> None:
+    """Compare what was read from a file with the digests it was written with.
 
     To be called when names and shapes are known to fit, which says more about what is wrong. Files
     of earlier versions have no digests.
     """
-    verify_content(path, _content(arrays))
-
-
-def verify_content(path: Path, content: Content) -> None:
-    """The same, of what another library has read."""
     with safe_open(path, framework="np") as file:
         facts = json.loads(file.metadata()[_FACTS])
     wanted = facts.pop(_DIGESTS, None)
@@ -124,45 +120,43 @@ def verify_content(path: Path, content: Content) -> None:
         return
     if not isinstance(wanted, dict):
         raise DamagedError(f"{_DIGESTS} is {shown(wanted)}; a table of names is expected.")
-    found = _digests(content, facts)
+    found = _digests(arrays, facts)
     for name in sorted({*found, *wanted}):
         if found.get(name) != wanted.get(name):
             what = "is missing" if name not in found else "is not as it was written"
             raise DamagedError(f"{name!r} {what}")
 
 
-def _digests(content: Content, facts: dict[str, Any]) -> dict[str, str]:
+def _digests(arrays: Named, facts: dict[str, Any]) -> dict[str, str]:
     """A short digest of each array's type, shape and content, and of the facts: safetensors has
     none, and a flipped bit would be trained on.
     """
     found = {_FACTS: hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()}
-    for name, (described, of_array) in content.items():
-        digest = hashlib.blake2b(described.encode(), digest_size=8)
-        digest.update(of_array)
+    for name, array in arrays.items():
+        digest = hashlib.blake2b(_described(array).encode(), digest_size=8)
+        digest.update(_bytes(array))
         found[name] = digest.hexdigest()
     return found
 
 
-def compare(arrays: Arrays, expected: Mapping[str, str]) -> None:
-    """Names, types and shapes must be the same; the first difference is a ValueError.
+def compare(arrays: Named, expected: Named) -> None:
+    """Names, types and shapes must be those of other arrays, or of `shape_of`; the first difference
+    is a ValueError.
 
     >>> compare({"weight": np.ones(2)}, {"weight": shape_of("float64", 3)})
     Traceback (most recent call last):
     bagwise.errors.InputError: 'weight' is float64 (2,); float64 (3,) is expected
     """
-    compare_shapes({name: _described(array) for name, array in arrays.items()}, expected)
-
-
-def compare_shapes(found: Mapping[str, str], expected: Mapping[str, str]) -> None:
-    """The same, of types and shapes in words."""
     for name in expected:
-        if name not in found:
+        if name not in arrays:
             raise InputError(f"{name!r} is missing")
-    for name, shape in found.items():
+    for name, array in arrays.items():
         if name not in expected:
             raise InputError(f"{name!r} is unknown")
-        if shape != expected[name]:
-            raise InputError(f"{name!r} is {shape}; {expected[name]} is expected")
+        shape, wanted = _described(array), expected[name]
+        wanted = wanted if isinstance(wanted, str) else _described(wanted)
+        if shape != wanted:
+            raise InputError(f"{name!r} is {shape}; {wanted} is expected")
 
 
 def shape_of(kind: str, *sizes: int) -> str:
@@ -174,25 +168,19 @@ def shape_of(kind: str, *sizes: int) -> str:
     return f"{kind} {sizes}"
 
 
-def require_finite(arrays: Arrays) -> None:
+def require_finite(arrays: Named) -> None:
     """Numbers that are NaN or infinite are a ValueError: a fit never keeps such."""
     for name, array in arrays.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise not_finite(name)
+        if "float" in str(array.dtype) and not (abs(array) < np.inf).all():
+            raise InputError(f"{name!r} has NaN or infinite values, which training never keeps")
 
 
-def not_finite(name: str) -> InputError:
-    """The error that says which array it is."""
-    return InputError(f"{name!r} has NaN or infinite values, which training never keeps")
+def _described(array: Any) -> str:
+    return shape_of(str(array.dtype).removeprefix("torch."), *array.shape)
 
 
-def _described(array: npt.NDArray[Any]) -> str:
-    return shape_of(array.dtype.name, *array.shape)
-
-
-def _bytes(array: npt.NDArray[Any]) -> memoryview:
-    return np.asarray(array, order="C").reshape(-1).view(np.uint8).data
-
-
-def _content(arrays: Arrays) -> Content:
-    return {name: (_described(array), _bytes(array)) for name, array in arrays.items()}
+def _bytes(array: Any) -> memoryview:
+    if isinstance(array, np.ndarray):
+        return np.asarray(array, order="C").reshape(-1).view(np.uint8).data
+    content: memoryview = array.reshape(-1).view(sys.modules["torch"].uint8).numpy().data
+    return content

@@ -37,13 +37,23 @@ def fill(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
         os.fsync(file.fileno())
 
 
+def sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except PermissionError:  # a folder cannot be opened on Windows
+        return
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def refuse_foreign(path: Path, is_own: Callable[[Path], bool], force: bool = False) -> None:
     """Raise a ValueError where an output would replace a file that its command did not write.
 
     Args:
-        path: of the output.
         is_own: whether a file is of the kind that the command writes.
-        force: any file may be replaced.
     """
     if not path.exists():
         return
@@ -59,10 +69,10 @@ def refuse_foreign(path: Path, is_own: Callable[[Path], bool], force: bool = Fal
     )
 
 
-def begins(path: Path, most: int = 1 << 16) -> bytes:
-    """The first bytes of a file."""
+def begins(path: Path) -> bytes:
+    """The first 64 KiB of a file."""
     with path.open("rb") as file:
-        return file.read(most)
+        return file.read(1 << 16)
 
 
 @contextmanager

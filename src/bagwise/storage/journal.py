@@ -9,18 +9,17 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from bagwise.errors import DamagedError, InputError
 from bagwise.storage.array_files import Arrays, load_arrays, save_arrays, verify
-from bagwise.storage.files import remove
+from bagwise.storage.files import remove, sync
 from bagwise.storage.locks import only_one
-from bagwise.storage.model_folder import refuse_other_things
+from bagwise.storage.model_folder import refuse_other_things, replace_folder
 
 
-def _home(out: Path, kind: str = "fitting") -> Path:
-    return out.with_name(f".{out.name}.{kind}")
+def _home(out: Path) -> Path:
+    return out.with_name(f".{out.name}.fitting")
 
 
 def kept(out: Path) -> tuple[Path, list[Path]]:
@@ -67,49 +66,41 @@ class Workspace:
     Args:
         out: the model's folder; None keeps nothing.
         identity: what must be the same for a fit to go on; JSON.
-        kind: of the work; the folder's name ends in it.
+
+    Attributes:
+        folder: where work is kept.
     """
 
-    def __init__(self, out: Path | None, identity: dict[str, Any], kind: str = "fitting") -> None:
+    def __init__(self, out: Path | None, identity: dict[str, Any]) -> None:
         self._out = None if out is None else Path(os.path.realpath(out))
-        self._folder: Path | None = None
+        self.folder: Path | None = None
         if self._out is not None:
             digest = hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=8)
-            self._home = _home(self._out, kind)
-            self._folder = self._home / digest.hexdigest()
-            self._former = self._home / "former"
+            self._home = _home(self._out)
+            self.folder = self._home / digest.hexdigest()
 
     def __enter__(self) -> Workspace:
         if self._out is None or not os.path.lexists(self._home):
             return self
         _refuse_in_the_way(self._home)
-        if self._former.exists() and not self._out.exists():
-            self._former.rename(self._out)  # killed between the two steps of `publish`
+        former = self._home / "former"
+        if former.exists() and not self._out.exists():
+            former.rename(self._out)  # an earlier version was killed while replacing it
         for entry in self._home.iterdir():
-            if entry != self._folder:
+            if entry != self.folder:
                 remove(entry)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._folder is not None:
-            for folder in (self._folder, self._home):
+    def __exit__(self, *_: object) -> None:
+        if self.folder is not None:
+            for folder in (self.folder, self._home):
                 with suppress(OSError):  # nothing was kept, or something was
                     folder.rmdir()
 
     @property
-    def folder(self) -> Path | None:
-        """Where work is kept."""
-        return self._folder
-
-    @property
     def checkpoint(self) -> Path | None:
         """A folder for the state of the last training."""
-        return None if self._folder is None else self._folder / "training"
+        return None if self.folder is None else self.folder / "training"
 
     def forget_checkpoint(self) -> None:
         """Remove the state of the last training."""
@@ -118,9 +109,9 @@ class Workspace:
 
     def once(self, name: str, work: Callable[[], Arrays]) -> Arrays:
         """What `work` returns, or returned when the same fit did it before."""
-        if self._folder is None:
+        if self.folder is None:
             return work()
-        path = self._folder / f"{name}.safetensors"
+        path = self.folder / f"{name}.safetensors"
         if (kept := self._kept(path)) is not None:
             return kept
         result = work()
@@ -129,8 +120,8 @@ class Workspace:
 
     def has(self, name: str) -> bool:
         """Whether the same fit did this before."""
-        return self._folder is not None and (
-            self._kept(self._folder / f"{name}.safetensors") is not None
+        return self.folder is not None and (
+            self._kept(self.folder / f"{name}.safetensors") is not None
         )
 
     def _kept(self, path: Path) -> Arrays | None:
@@ -142,45 +133,20 @@ class Workspace:
         remove(path)  # if it is there at all, it is damaged
         return None
 
-    def clear(self) -> None:
-        """Remove all work, where nothing is published."""
-        if self._folder is not None:
-            shutil.rmtree(self._home, ignore_errors=True)
-
     def publish(self, save: Callable[[Path], None]) -> None:
         """Have the model saved, put it in its place, and remove all work.
 
         Args:
             save: writes the model to a folder that is not there yet.
         """
-        if self._folder is None or self._out is None:
+        if self.folder is None or self._out is None:
             return
-        new = self._folder / "model"
+        new = self.folder / "model"
         remove(new)
         save(new)
         for path in (*new.iterdir(), new):
-            _sync(path)
+            sync(path)
         refuse_other_things(self._out)
-        if self._out.exists():
-            remove(self._former)
-            self._out.rename(self._former)
-        try:
-            new.rename(self._out)
-        except BaseException:
-            if self._former.exists() and not self._out.exists():
-                self._former.rename(self._out)
-            raise
-        _sync(self._out.parent)
+        replace_folder(new, self._out)
+        sync(self._out.parent)
         shutil.rmtree(self._home, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    """Wait until a file or the names in a folder are on the disk: its work is removed after."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except PermissionError:  # a folder cannot be opened on Windows
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

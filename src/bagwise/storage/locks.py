@@ -49,7 +49,6 @@ def only_one(folder: Path, refusal: str) -> Iterator[None]:
     """Within, no other process is within for the same folder, which is made if it is not there.
 
     Args:
-        folder: what is locked.
         refusal: the message of the InputError where another process is within.
     """
     while True:

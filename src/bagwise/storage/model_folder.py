@@ -64,8 +64,6 @@ def save_folder(path: Path, files: Mapping[str, Write]) -> None:
     refuse_other_things(path)
     place = path.resolve()  # a link stays, and what it leads to is replaced
     place.parent.mkdir(parents=True, exist_ok=True)
-    if _aside(place).is_dir():
-        shutil.rmtree(_aside(place))
     with unfinished(place, folder=True) as new:
         for name, write in files.items():
             write(new / name)
@@ -75,6 +73,7 @@ def save_folder(path: Path, files: Mapping[str, Write]) -> None:
 
 def replace_folder(new: Path, place: Path) -> None:
     """Move a folder to a place; what is there now is gone when the new one is there."""
+    shutil.rmtree(_aside(place), ignore_errors=True)  # a killed process may have left it
     if not place.exists():
         new.rename(place)
     elif _exchange(new, place):

@@ -45,7 +45,6 @@ class Parts:
     In the first epoch a running mean of the parts serves instead.
 
     Args:
-        bags: the training bags.
         room: the largest bag that is not divided.
         kept: where all that is kept lies, as a part of checkpoints.
         inputs: the rows of the bags; where they lie in a file, so does what is kept of each.

@@ -1,7 +1,7 @@
-"""Batch normalisation over the instances of all workers, on any device.
+"""Batch normalization over the instances of all workers, on any device.
 
 PyTorch's `SyncBatchNorm` is for GPUs alone. What it does matters more for bags than elsewhere: the
-statistics of one worker's few instances are closer to those of single bags, and to normalise by
+statistics of one worker's few instances are closer to those of single bags, and to normalize by
 them is to take away what bags teach.
 """
 
@@ -41,7 +41,7 @@ def shared_batch_norm(
 ) -> torch.Tensor:
     """`torch.nn.functional.batch_norm` in training mode, with statistics of all workers' rows."""
     with torch.no_grad():
-        # PyTorch's own step of batch normalisation; var_mean takes 5 to 20 times as long.
+        # PyTorch's own step of batch normalization; var_mean takes 5 to 20 times as long.
         mean, var = torch.batch_norm_update_stats(input, None, None, 0.0)
         count = input.numel() / input.shape[1]
         own = torch.stack([torch.full_like(mean, count), mean, var])
@@ -53,11 +53,11 @@ def shared_batch_norm(
         if running_mean is not None and running_var is not None:
             running_mean.lerp_(mean.to(running_mean), momentum)
             running_var.lerp_((var * count / (count - 1)).to(running_var), momentum)
-    normalised: torch.Tensor = _Normalise.apply(input, weight, bias, mean, var, eps, count)  # type: ignore[no-untyped-call]
-    return normalised
+    normalized: torch.Tensor = _Normalize.apply(input, weight, bias, mean, var, eps, count)  # type: ignore[no-untyped-call]
+    return normalized
 
 
-class _Normalise(torch.autograd.Function):
+class _Normalize(torch.autograd.Function):
     r"""(x - m) / s * w + b for channels of given mean m and deviation s, of N rows of all workers.
 
     With x' = (x - m) / s and the gradient g of the result, that of x is

@@ -29,7 +29,6 @@ class Callback:
         """After each epoch, when it has been evaluated and saved.
 
         Args:
-            row: the epoch's row of the history.
             model: what is trained, or its average where weights are averaged; to be looked at, not
                 to be changed.
         """
@@ -43,9 +42,6 @@ class JsonLines(Callback):
 
     A run that goes on begins the file again with the epochs that were done, so that each is there
     once.
-
-    Args:
-        path: of the file.
     """
 
     def __init__(self, path: str | Path) -> None:

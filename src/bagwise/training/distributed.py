@@ -78,11 +78,7 @@ class Alone:
 
 
 class Together(Alone):
-    """The workers of the default process group.
-
-    Args:
-        device: where the model computes, and where what is exchanged lies.
-    """
+    """The workers of the default process group."""
 
     def __init__(self, device: torch.device) -> None:
         self.rank = dist.get_rank()
@@ -95,7 +91,7 @@ class Together(Alone):
         return rows[self.rank :: self.size] if len(rows) >= self.size else rows
 
     def logits(self, model: nn.Module, inputs: torch.Tensor, n: int) -> torch.Tensor:
-        """Batch normalisation has the statistics of all workers' instances."""
+        """Batch normalization has the statistics of all workers' instances."""
         if n < self.size or not any(isinstance(module, _BatchNorm) for module in model.modules()):
             return super().logits(model, inputs, n)
         with SharedBatchNorm():
@@ -207,7 +203,7 @@ class _Gather(torch.autograd.Function):
 
 
 def workers_of(device: torch.device) -> Alone:
-    """The workers of the process group that is initialised; without one, this process alone.
+    """The workers of the process group that is initialized; without one, this process alone.
 
     >>> workers_of(torch.device("cpu")).share(torch.tensor([3, 1, 2]))
     tensor([3, 1, 2])

@@ -21,8 +21,6 @@ def divide_logits(
     It can if it is linear and nothing follows it, as in all models of Bagwise.
 
     Args:
-        model: whose weights are changed.
-        temperature: to divide by.
         example: inputs on which a model of someone else is tried out.
         shares: (C,) see `likelihood.temperature.fit_temperature`.
 
@@ -31,7 +29,10 @@ def divide_logits(
     False
     """
     linear = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
-    if not linear or (shares is not None and not _has_biases(linear[-1], len(shares))):
+    if not linear:
+        return False
+    bias = linear[-1].bias
+    if shares is not None and (bias is None or len(bias) != len(shares)):
         return False
     added = torch.zeros(()) if shares is None else torch.from_numpy(np.log(shares))
     added = (added * (1 - 1 / temperature)).to(linear[-1].weight)
@@ -40,13 +41,9 @@ def divide_logits(
     for parameter in linear[-1].parameters():
         parameter.div_(temperature)
     if shares is not None:
-        linear[-1].bias.add_(added)
+        bias.add_(added)
     if wanted is None or torch.allclose(model(example), wanted, rtol=1e-3, atol=1e-4):
         return True
     for parameter, old in zip(linear[-1].parameters(), before, strict=True):
         parameter.copy_(old)
     return False
-
-
-def _has_biases(layer: nn.Linear, n: int) -> bool:
-    return layer.bias is not None and len(layer.bias) == n

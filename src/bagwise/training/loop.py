@@ -88,7 +88,7 @@ def train(
     draw from PyTorch's generator or Python's `random` and are fetched by the same number of
     workers.
 
-    Within an initialised process group of `torch.distributed` all workers call `train` with the
+    Within an initialized process group of `torch.distributed` all workers call `train` with the
     same arguments, and share the work of each batch: the result, which all of them get, is that of
     one process. The first worker alone writes checkpoints, calls back and shows progress. See
     docs/workers.md.
@@ -98,13 +98,11 @@ def train(
         data: the training bags; labels, where there are any, serve methods that ask for them, and
             the history.
         method: a name or a `Method`.
-        options: how to train.
         validation: bags to choose the best epoch by.
         test: measured each epoch for the history, never used to choose.
         checkpoint: a folder for the run's state.
         device: where the model computes. Double precision stays on the CPU.
         callbacks: called before, after and between epochs, see `bagwise.training.Callback`.
-        progress: show a progress bar, on a terminal.
         limits: how much memory a step may take.
 
     >>> from bagwise import Bags
@@ -264,7 +262,7 @@ def _epoch(
         views = [on_device(found, state.device)]
         if viewed:
             views = [state.group.share(view) for view in _views(state, views[0], augment)]
-        model.train(len(batch.rows) > 1)  # batch normalisation has no statistics of one row
+        model.train(len(batch.rows) > 1)  # batch normalization has no statistics of one row
         logits, batch = _forward(state, views, batch)
         loss = _step(state, logits, batch, parts, options.clip, tally)
         if state.average is not None:
@@ -293,7 +291,7 @@ def _forward(
     state: RunState, views: list[torch.Tensor], batch: Batch
 ) -> tuple[torch.Tensor, Batch]:
     """The logits of a batch, and the batch with those of further views, if the method asks."""
-    # All at once: batch normalisation then has one idea of what inputs look like.
+    # All at once: batch normalization then has one idea of what inputs look like.
     logits = _logits(state, state.model, views, len(batch.rows))
     if len(views) > 1:
         logits, second = logits.tensor_split(2)

@@ -48,7 +48,7 @@ def instances_that_fit(
         return tensor
 
     was_training = model.training
-    model.eval()  # leaves the statistics of batch normalisation alone
+    model.eval()  # leaves the statistics of batch normalization alone
     with (
         torch.random.fork_rng(devices=[]),
         torch.enable_grad(),

@@ -104,11 +104,6 @@ class Schedule:
     "one_cycle" follows the share of all instances that were seen, however many batches that takes.
     A schedule of PyTorch steps once an epoch. It needs no place in a checkpoint: the epochs that
     were done say what it has been told.
-
-    Args:
-        options: which schedule.
-        optimizer: whose rates it sets.
-        history: of the epochs that are done.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from torch import nn
 from bagwise.errors import BagwiseError, InputError, Option
 from bagwise.extras import require
 from bagwise.progress import TrainingProgress
-from bagwise.ray_cluster import ATTEMPTS, cluster, n_gpus
+from bagwise.ray_cluster import ATTEMPTS, cluster, n_cores
 from bagwise.storage.files import unfinished
 from bagwise.training.callbacks import Callback, Row
 from bagwise.training.distributed import WorkerError, backend_for, is_launched
@@ -32,7 +32,6 @@ def train_on_ray(
     epochs: int,
     address: str | None = None,
     device: str = "cpu",
-    progress: bool = True,
 ) -> None:
     """Have workers do the same work together, in one process group.
 
@@ -44,11 +43,7 @@ def train_on_ray(
         work: called by each worker with `callbacks` and `device`.
         folder: on a disk that all workers see. A hidden folder in it serves Ray Train meanwhile.
         workers: how many; one for each core, or GPU, if not given.
-        name: of the work, for the progress bar.
-        epochs: likewise.
         address: HOST:PORT of a cluster; None starts Ray on this machine.
-        device: cpu or cuda.
-        progress: show a bar, on a terminal.
     """
     if is_launched():
         raise InputError("torchrun started several processes already; use either torchrun or Ray.")
@@ -58,7 +53,7 @@ def train_on_ray(
     require("pandas", "ray")  # which Ray Train needs
     folder = folder.absolute()
     with unfinished(folder / "ray", folder=True) as own, cluster(address, workers) as cores:
-        there, unit = (n_gpus(), "GPU") if device == "cuda" else (cores, "core")
+        there, unit = (n_cores("GPU"), "GPU") if device == "cuda" else (cores, "core")
         workers = workers or max(there, 1)
         if workers > there:
             raise InputError(
@@ -70,7 +65,7 @@ def train_on_ray(
         tell = {"work": work, "board": board, "folder": own, "device": device}
         trainer = _trainer(tell, workers, own, device)
         epochs_done = 0
-        while not (state := _watched(trainer, board, name, epochs, progress)).ended:
+        while not (state := _watched(trainer, board, name, epochs)).ended:
             if state.said:
                 raise WorkerError(state.said[0])
             if len(state.history) <= epochs_done:
@@ -127,9 +122,6 @@ def _new_board() -> Any:
         def fail(self, message: str, first: bool) -> None:
             self.said.insert(0 if first else len(self.said), message)
 
-        def has_failed(self) -> bool:
-            return bool(self.said)
-
         def end(self) -> None:
             self.ended = True
 
@@ -167,7 +159,7 @@ class _Telling(Callback):
         self._board.at.remote(self._history)
 
 
-def _watched(trainer: Any, board: Any, name: str, epochs: int, progress: bool) -> _State:
+def _watched(trainer: Any, board: Any, name: str, epochs: int) -> _State:
     """Start the workers and show how far they are; what is on the board in the end.
 
     Ray Train waits in a thread of its own: in the main one it would keep Ctrl-C to itself.
@@ -185,7 +177,7 @@ def _watched(trainer: Any, board: Any, name: str, epochs: int, progress: bool) -
     done.add_done_callback(lambda _: ended.set())
     threading.Thread(target=wait, daemon=True).start()
     state = _read(board)
-    with TrainingProgress(name, epochs, state.history, progress) as bar:
+    with TrainingProgress(name, epochs, state.history, show=True) as bar:
         shown = len(state.history)
         while not ended.wait(_LOOK):
             for row in _read(board).history[shown:]:
@@ -228,7 +220,7 @@ def _join(tell: dict[str, Any]) -> None:
             ray.get(board.end.remote())
     except Exception as error:
         if _is_lost_connection(error):
-            if not ray.get(board.has_failed.remote()):
+            if not _read(board).said:
                 raise  # another worker is gone, and Ray Train begins again
             return
         # It would be the same the next time. The others learn of it by the closed connection.

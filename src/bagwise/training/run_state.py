@@ -11,31 +11,15 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from bagwise.checks import (
-    any_number,
-    anything,
-    list_of,
-    number,
-    record,
-    shown,
-    whole,
-    wrong,
-)
+from bagwise.checks import any_number, anything, list_of, number, record, shown, whole, wrong
 from bagwise.errors import DamagedError, InputError
 from bagwise.methods import Method
+from bagwise.storage.array_files import compare, require_finite, verify
 from bagwise.storage.files import remove_leftovers
 from bagwise.training.averaging import set_steps
 from bagwise.training.distributed import Alone
 from bagwise.training.randomness import restore, states
-from bagwise.training.tensor_files import (
-    compare,
-    load_tensors,
-    prefixed,
-    require_finite,
-    save_tensors,
-    verify,
-    without_prefix,
-)
+from bagwise.training.tensor_files import load_tensors, prefixed, save_tensors, without_prefix
 
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -45,8 +29,6 @@ class RunState:
     """A training run between two epochs.
 
     Attributes:
-        average: of the weights, where they are averaged.
-        optimizer: of the parameters.
         optimizer_layout: what it keeps of a parameter, see `state_layout`.
         generator: of everything that a run draws itself.
         device: whose generators are part of the state.

@@ -24,12 +24,7 @@ _FIRST = "epoch 1, batch 1"
 
 
 class Tally:
-    """Losses and hits of the steps of an epoch.
-
-    Args:
-        epoch: its number, for messages.
-        device: where the steps are computed.
-    """
+    """Losses and hits of the steps of an epoch."""
 
     def __init__(self, epoch: int, device: torch.device) -> None:
         self.seen = 0
@@ -96,10 +91,10 @@ def diverged(what: str, place: str) -> DivergedError:
     if place == _FIRST:
         return DivergedError(
             f"{what} became NaN or infinite in {place}, before anything was learnt. Are all "
-            "inputs finite and standardised, and is the loss finite for any logits?"
+            "inputs finite and standardized, and is the loss finite for any logits?"
         )
     return DivergedError(
         f"{what} became NaN or infinite in {place}. The usual causes are a learning rate that is "
-        "too high (try a tenth of it) and inputs that are not standardised. The last checkpoint, "
+        "too high (try a tenth of it) and inputs that are not standardized. The last checkpoint, "
         "if one was asked for, is that of the epoch before."
     )

@@ -11,7 +11,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -44,12 +43,7 @@ class Workers(Generic[K]):
     def __enter__(self) -> Workers[K]:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for worker in self._workers:
             worker.process.kill()
         for worker in self._workers:

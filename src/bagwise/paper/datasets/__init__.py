@@ -27,7 +27,7 @@ __all__ = [
     "find",
     "folders",
     "load_dataset",
-    "standardised",
+    "standardized",
 ]
 
 
@@ -36,13 +36,9 @@ class Dataset:
     """Images and labels, in the published split.
 
     Attributes:
-        name: as in `DATASETS`.
-        train_inputs: (N, channels, height, width) floats, standardised by channel with the
+        train_inputs: (N, channels, height, width) floats, standardized by channel with the
             statistics of the training split.
-        train_labels: (N,) integers.
         test_inputs: like the training inputs, with the same statistics.
-        test_labels: (M,) integers.
-        n_classes: C.
     """
 
     name: str
@@ -66,7 +62,7 @@ class Dataset:
             if not inputs.dtype == torch.float32:
                 raise InputError(
                     f"the {part} inputs of {self.name} are {inputs.dtype}; torch.float32, "
-                    "standardised, is expected."
+                    "standardized, is expected."
                 )
         if self.train_inputs.shape[1:] != self.test_inputs.shape[1:]:
             raise InputError(
@@ -108,7 +104,7 @@ def _digits(data_dir: Path | None, progress: bool) -> Dataset:
     images, labels = load_digits(return_X_y=True)
     images = images.reshape(-1, 1, 8, 8)
     test = np.arange(len(labels)) % 5 == 0
-    return standardised("digits", images[~test], labels[~test], images[test], labels[test])
+    return standardized("digits", images[~test], labels[~test], images[test], labels[test])
 
 
 def _idx(name: str, data_dir: Path | None, progress: bool) -> Dataset:
@@ -120,7 +116,7 @@ def _idx(name: str, data_dir: Path | None, progress: bool) -> Dataset:
         if images.shape[2:] != (28, 28):
             size = " x ".join(map(str, images.shape[2:]))
             raise DataFileError(f"{file} has images of {size} pixels; 28 x 28 are expected.")
-    return standardised(name, train_images, train_labels, test_images, test_labels)
+    return standardized(name, train_images, train_labels, test_images, test_labels)
 
 
 for _name in ("mnist", "fashion-mnist", "kmnist"):
@@ -133,10 +129,10 @@ def _cifar10(data_dir: Path | None, progress: bool) -> Dataset:
     folder = fetch("cifar10", data_dir, progress)
     unpacked = folder / str(source.unpacked)
     images = read_cifar10(unpacked if unpacked.is_dir() else folder / next(iter(source.hashes)))
-    return standardised("cifar10", *images)
+    return standardized("cifar10", *images)
 
 
-def standardised(
+def standardized(
     name: str,
     train_images: npt.NDArray[np.generic],
     train_labels: npt.NDArray[np.generic],

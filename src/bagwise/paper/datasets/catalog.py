@@ -21,7 +21,6 @@ class Source:
     """A data set on disk and on the net.
 
     Attributes:
-        title: as people write it.
         hashes: file name -> checksum, for downloads.
         mirrors: addresses to try, each followed by a file name; the official one first.
         system_folder: where a package of the operating system puts the files.

@@ -21,9 +21,7 @@ class ColumnLearner:
     """Learns `Columns` from batches of rows.
 
     Args:
-        schema: of the rows.
         features: names of the columns to use; all if not given.
-        exclude: names of columns not to use.
         categorical: names of columns of numbers that are categories.
         ordered: names of columns of ordered categories, and these, the lowest first.
         limits: how many texts of a column are counted.

@@ -89,7 +89,6 @@ def number_column(column: Column, sample: Floats, n: int) -> Column | LeftOut:
     Args:
         column: with mean and standard deviation of all `n` values.
         sample: of these, or all of them.
-        n: how many there are.
     """
     if column.kind != "boolean" and len(sample) >= FEW:
         far = far_values(sample)

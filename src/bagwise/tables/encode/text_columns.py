@@ -191,7 +191,6 @@ class OrderedLearner:
     """Counts of categories whose order is known.
 
     Args:
-        name: of the column.
         levels: the categories, the lowest first; None where the type of the column says them.
     """
 

@@ -23,10 +23,7 @@ class FrameSource(RowSource):
     """The rows of a data frame.
 
     Args:
-        frame: a frame, see `is_frame`.
-        name: what messages call it.
         keys: levels of a pandas index that are columns here, too.
-        limits: rows of a batch.
     """
 
     def __init__(

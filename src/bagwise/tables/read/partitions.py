@@ -60,7 +60,6 @@ def partitions_of(files: Sequence[Path], typed: bool, as_text: Collection[str]) 
     """What the folders directly above the files say.
 
     Args:
-        files: of one table.
         typed: find out the types of the columns, as in CSV files; otherwise they are text.
         as_text: columns that are text in any case.
     """

@@ -18,9 +18,7 @@ class RowSource(ABC):
 
     Attributes:
         name: what messages call it.
-        schema: names and types of the columns.
         rows: how many there are, or None where only reading them would tell.
-        limits: sizes of what is read at a time.
         files: that were read; none of a frame.
         folder_columns: names of columns that stand in the names of folders.
     """

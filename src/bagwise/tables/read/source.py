@@ -32,25 +32,20 @@ class FileSource(RowSource):
 
     Parquet is read batch by batch. CSV and TSV are too if all of it is read as text (`typed=False`:
     what a column means is known then); to find out the columns' types, the whole of it has to be
-    looked at, and is kept until `forget`. The texts are parsed in the same way in both cases.
+    looked at, and is kept. The texts are parsed in the same way in both cases.
 
     Args:
         paths: a file, a folder, a pattern such as `data/*.parquet`, or several of these.
         typed: find out the types of columns in CSV files; otherwise everything there is text.
         as_text: columns of CSV files that are text in any case, so that "007" stays "007"; they may
             be numbers in one Parquet file and text in another.
-        limits: sizes of what is read at a time.
 
     Attributes:
         partitions: what the folders say; their columns, such as that of `year=2020`, come last.
     """
 
     def __init__(
-        self,
-        paths: Paths,
-        typed: bool = True,
-        as_text: Iterable[str] = (),
-        limits: Limits = LIMITS,
+        self, paths: Paths, typed: bool = True, as_text: Iterable[str] = (), limits: Limits = LIMITS
     ) -> None:
         self.files = paths_of(paths)
         self.limits = limits
@@ -59,41 +54,34 @@ class FileSource(RowSource):
         self._tables: dict[Path, pa.Table] = {}
         self.partitions = partitions_of(self.files, typed, self._as_text)
         self.folder_columns = self.partitions.names
-        schemas = [self._open(file) for file in self.files]
-        for file, schema in zip(self.files, schemas, strict=True):
+        schemas = {file: self._open(file) for file in self.files}
+        for file, schema in schemas.items():
             if not schema.names:
                 line = "" if is_parquet(file) else "; a header line is expected"
                 raise InputError(f"{file} has no columns{line}.")
             self.refuse_repeated_names(schema.names, str(file))
         added = self.partitions.names
-        repeated = [
-            (file, [name for name in added if name in schema.names])
-            for file, schema in zip(self.files, schemas, strict=True)
-        ]
-        schemas = [pa.schema([f for f in schema if f.name not in added]) for schema in schemas]
-        first = schemas[0]
-        for file, schema in zip(self.files, schemas, strict=True):
-            for one, other, names in (
-                (file, self.files[0], set(first.names) - set(schema.names)),
-                (self.files[0], file, set(schema.names) - set(first.names)),
-            ):
-                if names:
+        columns = {f: [name for name in s.names if name not in added] for f, s in schemas.items()}
+        first = self.files[0]
+        for file in columns:
+            for one, other in ((file, first), (first, file)):
+                if missing := sorted(set(columns[other]) - set(columns[one])):
                     raise InputError(
-                        f"{one} has no column {listed(sorted(names))}, which {other} has; "
+                        f"{one} has no column {listed(missing)}, which {other} has; "
                         "all files must have the same columns."
                     )
-        schema = pa.schema(
-            [
-                pa.field(name, self._common_type(name, [s.field(name).type for s in schemas]))
-                for name in first.names
-            ]
-            + list(self.partitions.fields)
-        )
-        super().__init__(str(self.files[0]), schema, self._count(), limits)
+        fields = [
+            pa.field(
+                name, self._common_type(name, [schemas[f].field(name).type for f in self.files])
+            )
+            for name in columns[first]
+        ]
+        schema = pa.schema([*fields, *self.partitions.fields])
+        super().__init__(str(first), schema, self._count(), limits)
         for file in self._tables:
             self._settle(file)
-        for file, in_folders_too in repeated:
-            self._compare_with_folders(file, in_folders_too)
+        for file, schema in schemas.items():
+            self._compare_with_folders(file, [name for name in added if name in schema.names])
 
     def _common_type(self, name: str, types: list[pa.DataType]) -> pa.DataType:
         fields = [pa.schema([pa.field("x", kind)]) for kind in types]
@@ -137,10 +125,6 @@ class FileSource(RowSource):
                     yield batch.select(names)
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 raise _unreadable(file, error) from error
-
-    def forget(self) -> None:
-        """Free the memory of tables that were read as a whole; the rows cannot be read again."""
-        self._tables.clear()
 
     def _count(self) -> int | None:
         rows = 0
@@ -219,12 +203,9 @@ def open_rows(
     """The rows of files or of a data frame.
 
     Args:
-        data: paths, or a frame.
         typed: see `FileSource`; the columns of a frame have their types.
-        as_text: see `FileSource`.
         keys: columns that may be levels of a pandas index.
         name: what messages call a frame.
-        limits: sizes of what is read at a time.
     """
     if is_frame(data):
         return FrameSource(data, name, keys, limits)

@@ -33,10 +33,7 @@ class StreamedSource(FileSource):
     where the budget asks for it.
 
     Args:
-        paths: see `FileSource`.
-        as_text: likewise.
         budget: bytes of memory that may be used.
-        limits: see `FileSource`.
     """
 
     def __init__(

@@ -22,7 +22,6 @@ class EncodedBags:
 
     Attributes:
         inputs: (N, d) numbers, in memory or in a file.
-        bags: of these N rows.
 
     >>> data = EncodedBags(np.zeros((5, 3), np.float32), Bags([3, 2], [[2, 1], [0, 2]]))
     >>> len(data), data.width, len(data.select(np.array([1])))

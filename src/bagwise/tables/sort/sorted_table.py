@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from rich.console import Console
 
 import bagwise
 from bagwise.bags import Bags, IntArray
@@ -22,7 +22,7 @@ from bagwise.memory_size import LEAST, shown_size
 from bagwise.progress import RowProgress
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.encode.columns import Columns, Inputs
-from bagwise.tables.encode.learn_columns import ColumnLearner, Ordered
+from bagwise.tables.encode.learn_columns import ColumnLearner
 from bagwise.tables.labels.label_file import LabelTable
 from bagwise.tables.labels.one_class import completed
 from bagwise.tables.match.bag_table import (
@@ -37,6 +37,9 @@ from bagwise.tables.sort.encoded_bags import NUMBER
 from bagwise.tables.sort.sorting import Batches, are_sorted, sorted_rows
 from bagwise.tables.sort.store import READING, Store, digest_of, files_as_they_are
 
+if TYPE_CHECKING:
+    from bagwise.tables.sort.table_rows import Asked
+
 KEPT = ("cc", "cc_approx", "rc", "rc_approx", "dllp", "ot", "pll", "pvc")
 _CODES = "codes"
 _HELD_OUT = 200_000  # rows that are judged at a time, or the largest bag
@@ -49,8 +52,6 @@ class Reading:
 
     Attributes:
         codes: (N,) the number of each row's bag, -1 where it has none; mapped from a file.
-        names: of these numbers.
-        columns: what the columns mean.
         identity: what it was made of, JSON.
     """
 
@@ -88,47 +89,20 @@ def refuse_what_needs_memory(method: str, row_labels: str | None, on_ray: bool) 
 
 def read_sorted(
     source: StreamedSource,
-    key: list[str],
     labels: LabelTable,
+    asked: Asked,
     store: Store,
     budget: int,
-    *,
-    features: Iterable[str],
-    exclude: Iterable[str],
-    categorical: Iterable[str],
-    ordered: Ordered,
-    skip_unmatched: bool,
-    seed: int,
     progress: bool,
-    say: Callable[[int, bool], None],
 ) -> tuple[MatchedRows, StoredRows]:
     """The same as `match_rows`, `with_useful_logs` and `encode_rows`, with the rows in a store.
 
     What was done before, with the same files and the same arguments, is not done again.
-
-    Args:
-        source: of the rows.
-        key: the bag's columns.
-        labels: the label file.
-        store: where the rows come to lie.
-        budget: bytes of memory.
-        features: see `bagwise.read_bags`, also for the next four.
-        exclude: columns not to learn from.
-        categorical: columns of numbers that are categories.
-        ordered: columns of ordered categories.
-        skip_unmatched: leave out bags that only one of the files has.
-        seed: of the bags by which logarithms are judged.
-        progress: show bars, on a terminal.
-        say: is told how many bytes the sorted rows take, and whether they are sorted already,
-            before they are.
     """
-    source.require(key)
-    unused = [*key, *exclude]
+    source.require(asked.key)
     limits = source.limits
-    learner = ColumnLearner(source.schema, features, unused, categorical, ordered, limits)
-    asked = [key, list(features), unused, sorted(categorical), ordered]
-    reading = _read(source, key, learner, asked, store, progress)
-    rows, bag_of_code = _match(reading, labels, source.name, skip_unmatched)
+    reading = _read(source, asked, store, progress)
+    rows, bag_of_code = _match(reading, labels, source.name, asked.skip_unmatched)
     rows = without_absent_classes(rows, labels.source)
     bags = rows.targets.bags
     refuse_small_budget(bags, budget, limits)
@@ -137,14 +111,17 @@ def read_sorted(
     def choose_columns() -> Any:
         encode = partial(_encoded, batches, rows.columns, bags)
         most = min(4 * NUMBERS, budget // NUMBER)
-        return with_useful_logs(rows, seed, encode, most).to_json()
+        return with_useful_logs(rows, asked.seed, encode, most).to_json()
 
     identity = [reading.identity, _digest(bag_of_code), _digest(bags.sizes)]
-    chosen_by = [identity, bags.fingerprint(), seed, budget]
+    chosen_by = [identity, bags.fingerprint(), asked.seed, budget]
     columns = Columns.from_json(store.once("columns", chosen_by, choose_columns))
     width = len(columns.encoded_names)
     identity = [*identity, columns.to_json()]
-    say(bags.n_instances * width * 4, are_sorted(store, identity, bags.sizes, width))
+    if progress:
+        _say_where(
+            store, bags.n_instances * width * 4, are_sorted(store, identity, bags.sizes, width)
+        )
     path = sorted_rows(
         store,
         identity,
@@ -160,6 +137,13 @@ def read_sorted(
     return replace(rows, columns=columns), stored
 
 
+def _say_where(store: Store, size: int, are_there: bool) -> None:
+    text = f"Rows are sorted by bag into {store.folder}, which will take {shown_size(size)}."
+    if are_there:
+        text = f"Rows are in {store.folder} already, sorted by bag ({shown_size(size)})."
+    Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)
+
+
 def refuse_small_budget(bags: Bags, budget: int, limits: Limits = LIMITS) -> None:
     """Raise a ValueError where held-out bags cannot be judged within so many bytes."""
     rows = max(min(_HELD_OUT, bags.n_instances), int(bags.sizes.max()))
@@ -172,19 +156,17 @@ def refuse_small_budget(bags: Bags, budget: int, limits: Limits = LIMITS) -> Non
         )
 
 
-def _read(
-    source: StreamedSource,
-    key: list[str],
-    learner: ColumnLearner,
-    asked: Any,
-    store: Store,
-    progress: bool,
-) -> Reading:
+def _read(source: StreamedSource, asked: Asked, store: Store, progress: bool) -> Reading:
     """Read all rows, unless that was done before; notes of then are given again."""
+    unused = [*asked.key, *asked.exclude]
+    learner = ColumnLearner(
+        source.schema, asked.features, unused, asked.categorical, asked.ordered, source.limits
+    )
+    columns = [asked.key, asked.features, unused, sorted(asked.categorical), asked.ordered]
     folders = list(source.partitions.texts.values())  # moving a file changes its rows
     files = files_as_they_are(source.files)
     sizes = [source.batch_rows, source.limits.tracked_texts]  # which decide what columns mean
-    identity = [bagwise.__version__, files, folders, asked, *sizes]
+    identity = [bagwise.__version__, files, folders, columns, *sizes]
     path = store.folder / _CODES
 
     def read() -> Any:
@@ -196,17 +178,12 @@ def _read(
         ):
             warnings.simplefilter("always", UserWarning)
             rows = 0
-            for codes in bag_codes(source, key, learner, bar, numbers):
+            for codes in bag_codes(source, asked.key, learner, bar, numbers):
                 file.write(codes.data)
                 rows += len(codes)
-            columns = learner.finish()
+            found = learner.finish().to_json()
         notes = [_parts(w.message) for w in noted if issubclass(w.category, UserWarning)]
-        return {
-            "rows": rows,
-            "names": list(numbers),
-            "columns": columns.to_json(),
-            "notes": notes,
-        }
+        return {"rows": rows, "names": list(numbers), "columns": found, "notes": notes}
 
     known = store.read(READING, identity)
     if known is not None and not (path.exists() and path.stat().st_size == 4 * known["rows"]):

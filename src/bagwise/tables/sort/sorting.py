@@ -7,7 +7,6 @@ place. Rows of a bag keep their order: it is a stable sort.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from bagwise.bags import IntArray
 from bagwise.bags.batching import batches_of
 from bagwise.limits import LIMITS, Limits
 from bagwise.progress import RowProgress
+from bagwise.storage.files import sync
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.sort.store import Store
 
@@ -51,14 +51,10 @@ def sorted_rows(
     If it was made before for the same identity, it is there. If that was stopped, it goes on.
 
     Args:
-        store: where it lies.
-        identity: what it is made of, JSON.
         batches: gives all rows, the same each time.
         sizes: (B,) rows of each bag.
-        width: numbers of a row.
         part_bytes: that are put into order at a time; the rows of a larger bag are in order.
         n_rows: of all batches together, those of no bag included.
-        progress: show bars, on a terminal.
         limits: bytes that are moved at a time, and after which it is noted how far it has come.
     """
     path, total = store.folder / _ROWS, int(sizes.sum()) * width * 4
@@ -143,7 +139,7 @@ class _Sorting:
                 noted += len(bags) * (self.width + 1) * 4
                 if noted >= self.limits.noted_bytes or row == n_rows:
                     for part in touched:
-                        _sync(self._file(part))
+                        sync(self._file(part))
                     self._note(rows=row, records=records.tolist())
                     noted, touched = 0, set()
 
@@ -209,8 +205,3 @@ def _bags_of(records: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from bagwise.bags import IntArray
 from bagwise.limits import LIMITS, Limits
-from bagwise.memory_size import refuse_more_than_memory, shown_size
+from bagwise.memory_size import refuse_more_than_memory
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.encode.learn_columns import Ordered
@@ -38,13 +37,7 @@ class Asked:
     Attributes:
         key: the bag's columns.
         features: see `bagwise.read_bags`, also for the others.
-        exclude: columns not to learn from.
-        categorical: columns of numbers that are categories.
-        ordered: columns of ordered categories.
-        row_labels: a column with labels of some rows.
-        skip_unmatched: leave out bags that only one of the files has.
         seed: of the bags by which logarithms are judged.
-        limits: sizes of what is read and sorted at a time.
     """
 
     key: list[str]
@@ -102,28 +95,7 @@ def rows_in_store(
     data: Paths, labels: LabelTable, asked: Asked, store: Store, budget: int, progress: bool
 ) -> tuple[Sequence[Path], MatchedRows, StoredRows]:
     """The same within a budget of memory, the rows in a store."""
-
-    def say(size: int, are_there: bool) -> None:
-        text = f"Rows are sorted by bag into {store.folder}, which will take {shown_size(size)}."
-        if are_there:
-            text = f"Rows are in {store.folder} already, sorted by bag ({shown_size(size)})."
-        Console(stderr=True, soft_wrap=True).print(text, markup=False, highlight=False)
-
     with store.alone():
         source = StreamedSource(data, asked.as_text, budget, asked.limits)
-        rows, inputs = read_sorted(
-            source,
-            asked.key,
-            labels,
-            store,
-            budget,
-            features=asked.features,
-            exclude=asked.exclude,
-            categorical=asked.categorical,
-            ordered=asked.ordered,
-            skip_unmatched=asked.skip_unmatched,
-            seed=asked.seed,
-            progress=progress,
-            say=say if progress else lambda size, are_there: None,
-        )
+        rows, inputs = read_sorted(source, labels, asked, store, budget, progress)
     return source.files, rows, inputs
