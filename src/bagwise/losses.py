@@ -2,7 +2,8 @@
 
 Logits are flat (N, C), sorted by bag. By default every loss is an average per instance: for bags of
 one size it is the paper's value, and for bags of different sizes a batch's loss is the mean of its
-bags' losses weighted by their sizes, so that it does not depend on how bags are batched.
+bags' losses weighted by their sizes, so that it does not depend on how bags are batched. A row with
+a weight (`Bags.weights`) is as many instances as that says.
 
 `reduction` says what becomes of the bags' losses, each the sum over its instances:
 
@@ -32,6 +33,7 @@ from bagwise.autograd.bag_tensors import (
     most,
     others_impossible,
     tensors_of,
+    weighted,
 )
 from bagwise.autograd.logits import (
     check_index,
@@ -132,7 +134,7 @@ def cc_loss(
     check_logits(logits, bags)
     log_p, nan = nan_apart(log_probs(logits), bags)
     log_likelihood = bag_posterior(log_p, bags, engine, **options).log_likelihood
-    return _reduced(nan - log_likelihood, reduction, len(logits))
+    return _reduced(nan - log_likelihood, reduction, bags.total)
 
 
 def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean") -> torch.Tensor:
@@ -158,15 +160,16 @@ def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean"
         )
     log_p = log_probs(logits)
     bag = bag_of_row(bags, logits.device)
-    sizes, counts = tensors_of(bags).sizes.to(log_p), expected_counts(bags).to(log_p)
+    sizes, counts = tensors_of(bags).totals.to(log_p), expected_counts(bags).to(log_p)
     # Sums of exponentials relative to each bag's largest, so that no mean underflows.
     top = log_p.new_full((len(bags), bags.n_classes), -math.inf)
     top = top.scatter_reduce(0, bag[:, None].expand_as(logits), log_p.detach(), "amax")
     top = top.clamp(min=torch.finfo(top.dtype).min)
-    sums = torch.zeros_like(top).index_add(0, bag, (log_p - top[bag]).exp())
+    terms = weighted((log_p - top[bag]).exp(), tensors_of(bags).weights)
+    sums = torch.zeros_like(top).index_add(0, bag, terms)
     sums = sums.masked_fill(counts == 0, 1)  # of no weight, and no mean may be the log of nothing
     log_means = sums.log() + top - sizes[:, None].log()
-    return _reduced(-counts * log_means.masked_fill(counts == 0, 0), reduction, len(logits))
+    return _reduced(-counts * log_means.masked_fill(counts == 0, 0), reduction, bags.total)
 
 
 def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean") -> torch.Tensor:
@@ -196,18 +199,22 @@ def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean")
     # All instances for class 0, then class 1, ...: whether they are of it or not.
     log_p = torch.stack([log_p.T.reshape(-1), _log_complement(log_p).T.reshape(-1)], -1)
     if is_traced(log_p):  # a compiled step cannot make bags
-        sizes, counts, _ = tensors_of(bags).known
-        sizes, counts = sizes.repeat(bags.n_classes), counts.T.reshape(-1)
-        pairs = torch.stack([counts, sizes - counts], -1)
+        sizes, counts, _, weights = tensors_of(bags).known
+        totals, counts = tensors_of(bags).totals.repeat(bags.n_classes), counts.T.reshape(-1)
+        pairs = torch.stack([counts, totals - counts], -1)
+        weights = None if weights is None else weights.repeat(bags.n_classes)
+        sizes = sizes.repeat(bags.n_classes)
         log_likelihood = torch.ops.bagwise.posterior(
-            log_p, sizes, pairs, None, "exact", [float(MAX_STATES)]
+            log_p, sizes, pairs, None, weights, "exact", [float(MAX_STATES)]
         )[0]
     else:
-        n, of = np.tile(bags.sizes, bags.n_classes), bags.counts.T.reshape(-1)
-        of_class = Bags.of_arrays(n, np.stack([of, n - of], -1))
+        n, of = np.tile(bags.totals, bags.n_classes), bags.counts.T.reshape(-1)
+        weights_ = None if bags.weights is None else np.tile(bags.weights, bags.n_classes)
+        sizes_ = np.tile(bags.sizes, bags.n_classes)
+        of_class = Bags.of_arrays(sizes_, np.stack([of, n - of], -1), weights_)
         log_likelihood = bag_posterior(log_p, of_class, "exact").log_likelihood
     values = log_likelihood.reshape(bags.n_classes, -1).sum(0)
-    return _reduced(nan - values, reduction, len(logits))
+    return _reduced(nan - values, reduction, bags.total)
 
 
 def _log_complement(log_p: torch.Tensor) -> torch.Tensor:
@@ -407,6 +414,10 @@ def _against(
     weights: torch.Tensor, logits: torch.Tensor, bags: Bags, reduction: Reduction
 ) -> torch.Tensor:
     """Cross-entropy against weights, of each bag where nothing is to be reduced."""
+    check_same_shape(logits, weights, "weights")
+    weights = weighted(weights, tensors_of(bags).weights)
+    if reduction == "mean":
+        return weighted_cross_entropy(logits, weights, reduction="sum") / bags.total
     values = weighted_cross_entropy(logits, weights, reduction=reduction)
     if reduction != "none":
         return values

@@ -9,7 +9,11 @@ from bagwise.errors import InputError
 
 
 def refuse_wrong_labels(
-    labels: IntArray, offsets: IntArray, least: IntArray, most: IntArray
+    labels: IntArray,
+    offsets: IntArray,
+    least: IntArray,
+    most: IntArray,
+    weights: IntArray,
 ) -> IntArray:
     """Refuse labels (N,) that there are not, or that the counts of a bag rule out.
 
@@ -29,18 +33,19 @@ def refuse_wrong_labels(
     rows = np.flatnonzero(labels >= 0)
     bag_of_row = np.searchsorted(offsets, np.arange(len(labels)), side="right") - 1
     cells = bag_of_row[rows] * n_classes + labels[rows]
-    known = np.bincount(cells, minlength=least.size).reshape(least.shape)
+    known = weighted_bincount(cells, weights[rows], least.size).reshape(least.shape)
     bags = (known > most).any(axis=1)
     if (bad := first(bags)) is not None:
         c = int(np.argmax(known[bad] > most[bad]))
-        row = rows[cells == bad * n_classes + c][most[bad, c]]  # the first that is too many
+        labelled = rows[cells == bad * n_classes + c]
+        row = labelled[np.argmax(np.cumsum(weights[labelled]) > most[bad, c])]  # one too many
         raise InputError(
             f"row {row} is labelled {c}, but bag {bad} has at most {most[bad, c]} instances of "
             f"that class and {known[bad, c]} are labelled so; its counts are at most "
             f"{shown_row(most[bad])}. Correct the label or the counts; if the counts are rough, "
             "say so (Bags.from_noisy_counts, Bags.from_ranges)."
         )
-    unknown = np.diff(offsets) - known.sum(axis=1)
+    unknown = np.add.reduceat(weights, offsets[:-1]) - known.sum(axis=1)
     missing = np.maximum(least - known, 0).sum(axis=1)
     if (bad := first(missing > unknown)) is not None:
         row = int(offsets[bad] + np.argmax(labels[offsets[bad] : offsets[bad + 1]] >= 0))
@@ -52,7 +57,14 @@ def refuse_wrong_labels(
     return known
 
 
-def counts_of_labels(labels: IntArray, sizes: IntArray, n_classes: int | None) -> IntArray:
+def weighted_bincount(places: IntArray, weights: IntArray, n: int) -> IntArray:
+    """(n,) the sum of the weights at each place."""
+    return np.bincount(places, weights, minlength=n).astype(np.int64)
+
+
+def counts_of_labels(
+    labels: IntArray, sizes: IntArray, n_classes: int | None, weights: IntArray | None
+) -> IntArray:
     """(B, C) counts of labels that are all known."""
     if sizes.sum() != len(labels):
         raise InputError(
@@ -67,4 +79,5 @@ def counts_of_labels(labels: IntArray, sizes: IntArray, n_classes: int | None) -
             f"labels must lie in 0 .. {n_classes - 1} (n_classes={n_classes})."
         )
     cells = np.repeat(np.arange(len(sizes)), sizes) * n_classes + labels
-    return np.bincount(cells, minlength=len(sizes) * n_classes).reshape(len(sizes), n_classes)
+    weights = np.ones_like(labels) if weights is None else weights
+    return weighted_bincount(cells, weights, len(sizes) * n_classes).reshape(len(sizes), n_classes)

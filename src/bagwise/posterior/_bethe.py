@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import i0e, i1e
 
-from bagwise.bags import FloatArray
+from bagwise.bags import FloatArray, IntArray
 from bagwise.posterior._balance import covariance
 from bagwise.posterior._kernels import inline
 
@@ -65,6 +65,7 @@ def beliefs(p: FloatArray, messages: FloatArray) -> FloatArray:
 @inline
 def add_gap(
     w: FloatArray,
+    copies: IntArray,
     known: FloatArray,
     pivots: int,
     log_g: FloatArray,
@@ -77,7 +78,7 @@ def add_gap(
     from the others, and there are A - 1 pivots.
     """
     K, A = w.shape
-    sigma = covariance(w)
+    sigma = covariance(w, copies)
     for a in range(A):
         sigma[a, a] += known[a]
     variance = np.diag(sigma).copy()
