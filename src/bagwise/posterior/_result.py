@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.bags import Bags, FloatArray, Groupings, IntArray
 from bagwise.errors import InputError, InputTypeError
 from bagwise.posterior._flow import assign_potentials, possible_classes
 from bagwise.posterior._kernels import kernel
@@ -64,9 +64,9 @@ class Posterior(NamedTuple, Generic[Values]):
         return [other if b == math.inf else "pruned" if b > 0 else "exact" for b in found]
 
 
-def check_shapes(log_probs: Any, bags: Bags, name: str = "log_probs") -> None:
+def check_shapes(log_probs: Any, bags: Bags | Groupings, name: str = "log_probs") -> None:
     """Refuse an array or a tensor that cannot be log-probabilities of these bags' instances."""
-    if not isinstance(bags, Bags):
+    if not isinstance(bags, (Bags, Groupings)):
         raise InputTypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
     is_array = isinstance(log_probs, np.ndarray)
     if not (log_probs.dtype.kind == "f" if is_array else log_probs.is_floating_point()):

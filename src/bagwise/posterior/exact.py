@@ -154,6 +154,8 @@ KERNELS["exact"] = Engine(_fill, curve=curve_exact, bound=0.0)
 def _lattice_bytes(counts: IntArray) -> float:
     """Memory for a bag: two tables of states, and two of steps in and between blocks."""
     n = np.sort(counts[counts > 0]).astype(np.float64)
+    if len(n) < 2:
+        return 0.0
     block = (n[-1] + 1) * (n[-2] + 1)
     return float(16 * np.prod(n + 1) + 16 * (len(n) - 1) * (n[:-2].sum() + 1) * block)
 

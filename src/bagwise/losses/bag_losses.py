@@ -1,28 +1,9 @@
-"""Losses: pure functions of logits and bags.
-
-Logits are flat (N, C), sorted by bag. By default every loss is an average per instance: for bags of
-one size it is the paper's value, and for bags of different sizes a batch's loss is the mean of its
-bags' losses weighted by their sizes, so that it does not depend on how bags are batched. A row with
-a weight (`Bags.weights`) is as many instances as that says.
-
-`reduction` says what becomes of the bags' losses, each the sum over its instances:
-
-    "mean"    their sum divided by the number of instances N
-    "sum"     their sum
-    "none"    (B,) as they are; `llpfc_loss` and `weighted_cross_entropy`, which know no bags: (N,)
-
-Logits of NaN or infinity give a loss and gradients of NaN, as those of PyTorch do: mixed precision
-(`torch.amp.GradScaler`) then leaves the step out. Logits of -inf rule a class out.
-
-Means of parts of different sizes do not average to the mean of the whole. So, to accumulate over
-parts of a batch, or over the workers of a distributed step, take sums and divide them by the number
-of instances of all parts together (`docs/pytorch.md` shows both).
-"""
+"""Losses of bags: RC, CC, DLLP, PVC, OT, PLL."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,34 +17,20 @@ from bagwise.autograd.bag_tensors import (
     weighted,
 )
 from bagwise.autograd.logits import (
-    check_index,
     check_logits,
     check_same_shape,
     check_stored,
+    log_complement,
     log_probs,
     nan_apart,
-    refuse,
     refuse_nan_rows,
 )
 from bagwise.autograd.operator import is_traced
-from bagwise.bags import Bags
-from bagwise.errors import InputError, InputTypeError
+from bagwise.bags import Bags, FloatArray, Groupings
+from bagwise.errors import InputError
+from bagwise.losses.instance_losses import Reduction, reduced, weighted_cross_entropy
 from bagwise.posterior import bag_posterior
 from bagwise.posterior.exact import MAX_STATES
-
-__all__ = [
-    "cc_loss",
-    "dllp_loss",
-    "llpfc_loss",
-    "ot_loss",
-    "pll_loss",
-    "pvc_loss",
-    "rc_loss",
-    "view_loss",
-    "weighted_cross_entropy",
-]
-
-Reduction = Literal["mean", "sum", "none"]
 
 
 def rc_loss(
@@ -104,10 +71,11 @@ def rc_loss(
 
 def cc_loss(
     logits: torch.Tensor,
-    bags: Bags,
+    bags: Bags | Groupings,
     engine: str = "auto",
     *,
     reduction: Reduction = "mean",
+    messages: FloatArray | None = None,
     **options: Any,
 ) -> torch.Tensor:
     """CC: the negative log-likelihood of the bags' label counts, per instance.
@@ -119,12 +87,18 @@ def cc_loss(
     becomes the mean over the bag's instances k of log sum_y e(y|X_k) P~(S - y | X - X_k), and the
     gradient flows through every term.
 
+    With several groupings of the rows, P is that of all their counts together; with `joint=False`
+    the loss is the mean over all (instance, grouping) of the groupings' own.
+
     Args:
         logits: (N, C) of the model at hand.
-        bags: sizes and counts of the bags of these N instances.
+        bags: sizes and counts of the bags of these N instances, or several `Groupings` of them.
         engine: how the likelihood is computed, see `bagwise.bag_posterior`.
         reduction: "mean" per instance, "sum", or "none", -log P(S|X) of each bag.
-        **options: the engine's own.
+        messages: (G, N, C) array, zeros at first: messages between groupings, from which this call
+            goes on, and in which it leaves them for the next. One round a step (`max_rounds=1`) is
+            then enough.
+        **options: the engine's own, and those of groupings.
 
     >>> cc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))      # -log(1/2) / 2
     tensor(0.3466)
@@ -132,9 +106,32 @@ def cc_loss(
     tensor([0.6931, 0.6931])
     """
     check_logits(logits, bags)
+    if isinstance(bags, Groupings):
+        return _of_groupings(log_probs(logits), bags, engine, reduction, messages, options)
     log_p, nan = nan_apart(log_probs(logits), bags)
     log_likelihood = bag_posterior(log_p, bags, engine, **options).log_likelihood
-    return _reduced(nan - log_likelihood, reduction, bags.total)
+    return reduced(nan - log_likelihood, reduction, bags.total)
+
+
+def _of_groupings(
+    log_p: torch.Tensor,
+    groupings: Groupings,
+    engine: str,
+    reduction: Reduction,
+    messages: FloatArray | None,
+    options: dict[str, Any],
+) -> torch.Tensor:
+    if reduction == "none":
+        raise InputError('reduction is "none"; with groupings, choose "mean" or "sum".')
+    if log_p.isnan().any():
+        return log_p.sum()
+    found = bag_posterior(log_p, groupings, engine, messages=messages, **options)
+    n = int(groupings.copies.sum())
+    if found.messages is None:
+        n = sum(grouping.bags.total for grouping in groupings)
+    elif messages is not None:
+        messages[...] = found.messages
+    return reduced(-found.log_likelihood, reduction, n)
 
 
 def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean") -> torch.Tensor:
@@ -169,7 +166,7 @@ def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean"
     sums = torch.zeros_like(top).index_add(0, bag, terms)
     sums = sums.masked_fill(counts == 0, 1)  # of no weight, and no mean may be the log of nothing
     log_means = sums.log() + top - sizes[:, None].log()
-    return _reduced(-counts * log_means.masked_fill(counts == 0, 0), reduction, bags.total)
+    return reduced(-counts * log_means.masked_fill(counts == 0, 0), reduction, bags.total)
 
 
 def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean") -> torch.Tensor:
@@ -197,7 +194,7 @@ def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean")
         )
     log_p, nan = nan_apart(log_probs(logits), bags)
     # All instances for class 0, then class 1, ...: whether they are of it or not.
-    log_p = torch.stack([log_p.T.reshape(-1), _log_complement(log_p).T.reshape(-1)], -1)
+    log_p = torch.stack([log_p.T.reshape(-1), log_complement(log_p).T.reshape(-1)], -1)
     if is_traced(log_p):  # a compiled step cannot make bags
         sizes, counts, _, weights = tensors_of(bags).known
         totals, counts = tensors_of(bags).totals.repeat(bags.n_classes), counts.T.reshape(-1)
@@ -214,56 +211,7 @@ def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean")
         of_class = Bags.of_arrays(sizes_, np.stack([of, n - of], -1), weights_)
         log_likelihood = bag_posterior(log_p, of_class, "exact").log_likelihood
     values = log_likelihood.reshape(bags.n_classes, -1).sum(0)
-    return _reduced(nan - values, reduction, bags.total)
-
-
-def _log_complement(log_p: torch.Tensor) -> torch.Tensor:
-    """(N, C) log(1 - p) from log p: of the likeliest class the sum of the others' p, as its own may
-    be too close to 1 for any precision; the others have p up to 1/2.
-    """
-    likeliest = log_p.argmax(-1, keepdim=True)
-    is_likeliest = torch.zeros_like(log_p, dtype=torch.bool).scatter(-1, likeliest, True)
-    others = log_p.masked_fill(is_likeliest, -math.inf)
-    alone = others.amax(-1, keepdim=True) == -math.inf  # their sum would have no derivative
-    rest = others.masked_fill(alone, 0).logsumexp(-1, keepdim=True).masked_fill(alone, -math.inf)
-    return torch.where(is_likeliest, rest, torch.log1p(-others.exp()))
-
-
-def view_loss(
-    logits: torch.Tensor,
-    weights: torch.Tensor,
-    sureness: torch.Tensor | None = None,
-    *,
-    threshold: float = 0.0,
-    reduction: Reduction = "mean",
-) -> torch.Tensor:
-    """Cross-entropy of another view of the instances against labels that are more or less sure.
-
-        loss = -1/N sum_k s[k] sum_c w[k, c] log softmax(logits)[k, c],
-        s[k] = 1 - entropy of v[k] / log C, or 0 if no v[k, c] reaches the threshold
-
-    Args:
-        logits: (N, C) of the other view.
-        weights: (N, C) w, probabilities of the labels, for instance the posterior
-            `bag_posterior(...).weights` of a first view. No gradient flows into them.
-        sureness: (N, C) v, the probabilities that say how sure the labels are; w if None.
-        threshold: how probable the likeliest label must be for an instance to count.
-        reduction: "mean" per instance, "sum", or "none", (N,) values.
-
-    >>> view_loss(torch.zeros(2, 2), torch.tensor([[1.0, 0.0], [0.5, 0.5]]))     # log(2) / 2
-    tensor(0.3466)
-    """
-    for name, given in (("weights", weights), ("sureness", sureness)):
-        if given is not None:
-            check_same_shape(logits, given, name)
-            refuse(given, (given < 0) | given.isnan(), name, "probabilities of 0 or more")
-    known = (weights if sureness is None else sureness).detach()
-    entropy = -torch.xlogy(known, known).sum(-1)
-    sure = (1 - entropy / math.log(max(known.shape[-1], 2))).clamp(0, 1)  # one class is sure
-    sure = sure * (known.amax(-1) >= threshold)
-    return weighted_cross_entropy(
-        logits, weights.detach() * sure[:, None].to(weights), reduction=reduction
-    )
+    return reduced(nan - values, reduction, bags.total)
 
 
 def ot_loss(
@@ -332,84 +280,6 @@ def pll_loss(
     return _against(weights, logits, bags, reduction)
 
 
-def llpfc_loss(
-    logits: torch.Tensor,
-    noisy_labels: torch.Tensor,
-    transitions: torch.Tensor,
-    groups: torch.Tensor | None = None,
-    *,
-    weights: torch.Tensor | None = None,
-    reduction: Reduction = "mean",
-) -> torch.Tensor:
-    """LLPFC: forward correction of label noise.
-
-        loss = -1/N sum_k v[k] log sum_c T[noisy_k, c] softmax(logits)[k, c]
-
-    T[i, c] = P(noisy i | c) supposes how likely each noisy label is. The instances of each noisy
-    label must weigh that much together, or the true classifier does not minimise the loss. So, if
-    the bags of a group are equally likely and differ in size, v[k] is proportional to
-    1 / (size of the bag of k).
-
-    Args:
-        logits: (N, C) of the model at hand.
-        noisy_labels: (N,) each instance's noisy label: which bag of its group it is in.
-        transitions: (N, C, C), a matrix for each instance, or (G, C, C), one for each group.
-        groups: (N,) the group of each instance, where transitions are given per group.
-        weights: (N,) v, the weight of each instance; 1 if not given.
-        reduction: "mean" per instance, "sum", or "none", a value for each instance.
-
-    >>> transition = torch.tensor([[[.9, .2], [.1, .8]]])
-    >>> llpfc_loss(torch.zeros(1, 2), torch.tensor([0]), transition)      # -log(.55)
-    tensor(0.5978)
-    """
-    if not logits.is_floating_point() or logits.dim() != 2:
-        raise InputTypeError(
-            f"logits is {logits.dtype} of shape {tuple(logits.shape)}; (N, C) of a floating type "
-            "is expected."
-        )
-    N, C = logits.shape
-    if transitions.shape[1:] != (C, C):
-        raise InputError(
-            f"transitions has shape {tuple(transitions.shape)}; matrices of {C} x {C}, as there "
-            f"are {C} classes, are expected."
-        )
-    if groups is None and len(transitions) != N:
-        raise InputError(
-            f"there are {len(transitions)} transition matrices for {N} instances; give "
-            "one for each instance, or one for each group together with groups."
-        )
-    if weights is not None and weights.shape != (N,):
-        raise InputError(
-            f"weights has shape {tuple(weights.shape)}; ({N},) is expected, one for each instance."
-        )
-    check_index(noisy_labels, N, C, "noisy_labels")
-    index = torch.arange(N, device=logits.device)
-    if groups is not None:
-        check_index(groups, N, len(transitions), "groups")
-        index = groups.long()
-    log_p = log_probs(logits)
-    rows = transitions[index, noisy_labels.long()].to(log_p)
-    values = -torch.logsumexp(rows.log() + log_p, -1)
-    if weights is not None:
-        values = values * weights.to(values)
-    return values.mean() if reduction == "mean" else _reduced(values, reduction, len(logits))
-
-
-def weighted_cross_entropy(
-    logits: torch.Tensor, weights: torch.Tensor, *, reduction: Reduction = "mean"
-) -> torch.Tensor:
-    """-1/N sum_k sum_c weights[k, c] log softmax(logits)[k, c]; both are (N, C).
-
-    With `reduction` "sum" it is not divided by N, with "none" it is (N,), a value an instance.
-
-    >>> weighted_cross_entropy(torch.zeros(1, 2), torch.tensor([[0.3, 0.7]]))
-    tensor(0.6931)
-    """
-    check_same_shape(logits, weights, "weights")
-    log_p = log_probs(logits).masked_fill(weights == 0, 0)
-    return _reduced(-weights.to(log_p.dtype) * log_p, reduction, len(logits))
-
-
 def _against(
     weights: torch.Tensor, logits: torch.Tensor, bags: Bags, reduction: Reduction
 ) -> torch.Tensor:
@@ -422,14 +292,3 @@ def _against(
     if reduction != "none":
         return values
     return values.new_zeros(len(bags)).index_add(0, bag_of_row(bags, logits.device), values)
-
-
-def _reduced(terms: torch.Tensor, reduction: Reduction, n_instances: int) -> torch.Tensor:
-    """Terms of a loss, (n,) or (n, C), as `reduction` says."""
-    if reduction == "none":
-        return terms if terms.dim() == 1 else terms.sum(1)
-    if reduction == "sum":
-        return terms.sum()
-    if reduction == "mean":
-        return terms.sum() / n_instances
-    raise InputError(f'reduction is {reduction!r}; choose "mean", "sum" or "none".')
