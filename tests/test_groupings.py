@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -392,3 +395,12 @@ def test_errors_of_a_bag_name_its_grouping() -> None:
         bag_posterior(np.zeros((9, 2)), groupings, "exact", max_states=1)
     with pytest.raises(InputError, match="no option 'iterations'"):
         bag_posterior(np.zeros((9, 2)), groupings, iterations=3)
+
+
+def test_the_examples_of_the_page_run() -> None:
+    page = Path(__file__).parent.parent / "docs" / "groupings.md"
+    code = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    assert len(code) == 3
+    known: dict[str, object] = {}
+    for part in code:
+        exec(part, known)

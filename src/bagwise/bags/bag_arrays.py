@@ -217,6 +217,7 @@ class BagArrays:
     def fingerprint(self) -> str:
         """A short digest of sizes and counts (or potentials), the same for equal bags.
 
+        >>> from bagwise import Bags
         >>> Bags([1], [[1, 0]]).fingerprint() == Bags([1], [[0, 1]]).fingerprint()
         False
         """

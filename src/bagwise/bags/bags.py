@@ -25,7 +25,7 @@ from bagwise.bags.arrays import (
 from bagwise.bags.batching import batches_of
 from bagwise.bags.constructors import Constructors
 from bagwise.bags.potentials import join, of_counts
-from bagwise.bags.row_labels import refuse_wrong_labels
+from bagwise.bags.row_labels import others_impossible, refuse_wrong_labels
 from bagwise.bags.sub_bags import known_of_part
 from bagwise.errors import InputError
 
@@ -135,11 +135,7 @@ class Bags(Constructors):
 
     def others_impossible(self, log_probs: FloatArray) -> FloatArray:
         """log_probs (N, C) with -inf for what known labels rule out."""
-        if self.row_labels is None:
-            return log_probs
-        labels = self.row_labels[:, None]
-        other = (labels >= 0) & (labels != np.arange(self.n_classes))
-        return np.where(other, -np.inf, log_probs)
+        return others_impossible(log_probs, self.row_labels)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies have arrays like these, read-only: for others, kernels are compiled anew."""

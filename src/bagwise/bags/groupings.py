@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from bagwise.bags.arrays import FloatArray, IntArray, first, whole_numbers
 from bagwise.bags.bags import Bags
 from bagwise.bags.potentials import of_counts
-from bagwise.bags.row_labels import weighted_bincount
+from bagwise.bags.row_labels import others_impossible, weighted_bincount
 from bagwise.errors import InputError, InputTypeError
 
 _SHOWN = 5  # bags that an error names
@@ -133,7 +133,7 @@ class Groupings:
         return iter(self.groupings)
 
     def __repr__(self) -> str:
-        each = ", ".join(f"{g.name!r} {len(g.bags)} bags" for g in self)
+        each = ", ".join(f"{g.name!r} {len(g.bags)} bag{'s' * (len(g.bags) > 1)}" for g in self)
         return f"Groupings({self.n_instances} rows, {self.n_classes} classes, {each})"
 
     @cached_property
@@ -187,11 +187,7 @@ class Groupings:
 
     def others_impossible(self, log_probs: FloatArray) -> FloatArray:
         """log_probs (N, C) with -inf for what known labels rule out."""
-        if self.row_labels is None:
-            return log_probs
-        labels = self.row_labels[:, None]
-        other = (labels >= 0) & (labels != np.arange(self.n_classes))
-        return np.where(other, -np.inf, log_probs)
+        return others_impossible(log_probs, self.row_labels)
 
 
 def _degrees(groupings: list[Grouping]) -> IntArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bagwise.bags.arrays import IntArray, first, shown_row
+from bagwise.bags.arrays import FloatArray, IntArray, first, shown_row
 from bagwise.errors import InputError
 
 
@@ -55,6 +55,14 @@ def refuse_wrong_labels(
             f"{missing[bad]} more; correct the labels or the counts."
         )
     return known
+
+
+def others_impossible(log_probs: FloatArray, labels: IntArray | None) -> FloatArray:
+    """log_probs (N, C) with -inf for what known labels (N,) rule out."""
+    if labels is None:
+        return log_probs
+    is_other = (labels[:, None] >= 0) & (labels[:, None] != np.arange(log_probs.shape[1]))
+    return np.where(is_other, -np.inf, log_probs)
 
 
 def weighted_bincount(places: IntArray, weights: IntArray, n: int) -> IntArray:

@@ -46,8 +46,7 @@ def balance(w: FloatArray, n: IntArray | FloatArray, copies: IntArray) -> bool:
             if column > 0.0:
                 for k in range(K):
                     w[k, a] *= n[a] / column
-        for k in range(K):
-            w[k] /= w[k].sum()
+        normalize_rows(w)
     excess = np.empty(A)
     for _ in range(_NEWTON_STEPS):
         if _left_over(w, n, copies) < _BALANCED:
@@ -64,9 +63,20 @@ def balance(w: FloatArray, n: IntArray | FloatArray, copies: IntArray) -> bool:
             factor = np.exp(-excess[a] * _LONGEST / longest)
             for k in range(K):
                 w[k, a] *= factor
-        for k in range(K):
-            w[k] /= w[k].sum()
+        normalize_rows(w)
     return _left_over(w, n, copies) < _BALANCED
+
+
+@inline
+def normalize_rows(w: FloatArray) -> None:
+    """Divide rows by their sums, number by number: slices take numba much longer."""
+    K, A = w.shape
+    for k in range(K):
+        total = 0.0
+        for a in range(A):
+            total += w[k, a]
+        for a in range(A):
+            w[k, a] /= total
 
 
 @inline

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import i0e, i1e
 
 from bagwise.bags import FloatArray, IntArray
-from bagwise.posterior._balance import covariance
+from bagwise.posterior._balance import covariance, normalize_rows
 from bagwise.posterior._kernels import inline
 
 MOST = 1e50  # messages are clipped to [1 / MOST, MOST]: certain enough, and far from overflow
@@ -57,8 +57,7 @@ def odds(
 def beliefs(p: FloatArray, messages: FloatArray) -> FloatArray:
     """w[k, c] ~ p[k, c] r[k, c]."""
     w = p * messages
-    for k in range(len(w)):
-        w[k] /= w[k].sum()
+    normalize_rows(w)
     return w
 
 

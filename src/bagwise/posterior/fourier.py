@@ -126,32 +126,44 @@ def leave_one_out(
     # so that no point is pi, where a factor can be 0.
     M = int(_NATS / 3.0 + np.sqrt((_NATS / 3.0) ** 2 + 2.0 * _NATS * variance)) + 3
     M += 1 - M % 2
-    points = 1  # and |phi(t)| <= exp(-(1 - cos t) variance)
-    while points <= M // 2 and (1.0 - np.cos(2.0 * np.pi * points / M)) * variance < _NATS:
-        points += 1
+    points = M // 2 + 1
+    if 2.0 * variance > _NATS:  # as |phi(t)| <= exp(-(1 - cos t) variance)
+        points = min(points, int(np.ceil(M / (2.0 * np.pi) * np.arccos(1.0 - _NATS / variance))))
+    bits = 1
+    while copies.max() >> bits:
+        bits += 1
+    cosine, sine = np.empty(points), np.empty(points)
+    for m in range(points):
+        cosine[m], sine[m] = np.cos(2.0 * np.pi * m / M), np.sin(2.0 * np.pi * m / M)
+    real, imaginary = np.ones(points), np.zeros(points)
+    for bit in range(bits - 1, -1, -1):  # all powers at once, by squaring
+        if bit < bits - 1:
+            for m in range(points):
+                x, y = real[m], imaginary[m]
+                real[m], imaginary[m] = x * x - y * y, 2.0 * x * y
+        for k in range(K):
+            if copies[k] >> bit & 1:
+                for m in range(points):  # no point waits for another: in vectors
+                    a, b = no[k] + yes[k] * cosine[m], yes[k] * sine[m]
+                    x, y = real[m], imaginary[m]
+                    real[m], imaginary[m] = x * a - y * b, x * b + y * a
     below[:] = 0.0
     at[:] = 0.0
     whole = 0.0
+    turn, back = np.cos(2.0 * np.pi * (n % M) / M), np.sin(2.0 * np.pi * (n % M) / M)
+    turned, turned_back = 1.0, 0.0  # the cosine and sine of m n, times 2 pi / M
     for m in range(points):
-        cosine, sine = np.cos(2.0 * np.pi * m / M), np.sin(2.0 * np.pi * m / M)
-        real, imaginary = 1.0, 0.0
-        for k in range(K):
-            a, b = no[k] + yes[k] * cosine, yes[k] * sine
-            power = copies[k]
-            while power > 1:  # by squaring
-                if power % 2 == 1:
-                    real, imaginary = real * a - imaginary * b, real * b + imaginary * a
-                a, b = a * a - b * b, 2.0 * a * b
-                power //= 2
-            real, imaginary = real * a - imaginary * b, real * b + imaginary * a
         share = (1.0 if m == 0 else 2.0) / M  # both halves of the circle
-        angle = 2.0 * np.pi * (m * n % M) / M
-        x = share * (real * np.cos(angle) + imaginary * np.sin(angle))
-        y = share * (imaginary * np.cos(angle) - real * np.sin(angle))
+        x = share * (real[m] * turned + imaginary[m] * turned_back)
+        y = share * (imaginary[m] * turned - real[m] * turned_back)
+        turned, turned_back = (
+            turned * turn - turned_back * back,
+            turned * back + turned_back * turn,
+        )
         whole += x
-        u, v = x * cosine - y * sine, x * sine + y * cosine  # that of n - 1
+        u, v = x * cosine[m] - y * sine[m], x * sine[m] + y * cosine[m]  # that of n - 1
         for k in range(K):
-            a, b = no[k] + yes[k] * cosine, yes[k] * sine
+            a, b = no[k] + yes[k] * cosine[m], yes[k] * sine[m]
             scale = 1.0 / (a * a + b * b)
             at[k] += (x * a + y * b) * scale
             below[k] += (u * a + v * b) * scale
