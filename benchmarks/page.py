@@ -19,7 +19,16 @@ from pathlib import Path
 from common import machine
 
 HERE = Path(__file__).parent
-SECTIONS = ("training", "engines", "accuracy", "bounds", "others", "tables", "workers")
+SECTIONS = (
+    "training",
+    "engines",
+    "accuracy",
+    "groupings",
+    "bounds",
+    "others",
+    "tables",
+    "workers",
+)
 
 
 def measured(name: str, pictures: Path, tiny: bool) -> str:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from scipy.special import logsumexp
 
-from bagwise import Bags
+from bagwise import Bags, Groupings
 
 Floats = npt.NDArray[np.float64]
 
@@ -86,3 +86,31 @@ def informed_bags(
     noise = torch.randn(K * n_bags, C, generator=generator, dtype=torch.float64)
     logits = s * torch.nn.functional.one_hot(labels, C) + s**0.5 * noise
     return logits.log_softmax(-1), Bags.from_labels(labels, [K] * n_bags, n_classes=C)
+
+
+def enumerate_groupings(log_probs: Floats, groupings: Groupings) -> tuple[float, Floats]:
+    """log P of all groupings' counts together and the weights, over all labelings of all rows."""
+    C = log_probs.shape[1]
+    rows = np.repeat(np.arange(len(log_probs)), groupings.copies)
+    labels = np.array(list(itertools.product(range(C), repeat=len(rows))))
+    scores = log_probs[rows, labels].sum(axis=1)
+    for grouping in groupings:
+        bags = grouping.bags
+        for b in range(len(bags)):
+            inside = labels[:, grouping.bag_of_row[rows] == b]
+            for c in range(C):
+                window = np.zeros(1)
+                if bags.potentials is not None:
+                    begins = bags.potentials.begins[b * C + c : b * C + c + 2]
+                    window = bags.potentials.log_f[begins[0] : begins[1]]
+                place = (inside == c).sum(axis=1) - bags.least[b, c]
+                possible = (place >= 0) & (place < len(window))
+                scores = scores + np.where(
+                    possible, window[np.clip(place, 0, len(window) - 1)], -np.inf
+                )
+    log_likelihood = float(logsumexp(scores))
+    share = np.exp(scores - log_likelihood)
+    weights = np.zeros_like(log_probs)
+    for i, k in enumerate(rows):
+        np.add.at(weights[k], labels[:, i], share / groupings.copies[k])
+    return log_likelihood, weights

@@ -80,6 +80,7 @@ def test_the_make_commands_are_those_of_the_makefile() -> None:
         "docs/sweeps.md",
         "docs/pytorch.md",
         "docs/estimator.md",
+        "docs/groupings.md",
         "CONTRIBUTING.md",
     ],
 )

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 from bagwise.extras import require
 
 if TYPE_CHECKING:
-    from bagwise.bags import Bags, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
+    from bagwise.bags import (
+        Bags,
+        DiscreteGaussian,
+        DiscreteLaplace,
+        Gaussian,
+        Groupings,
+        Laplace,
+    )
     from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
     from bagwise.data.stored_bags import stored_bags
     from bagwise.errors import BagwiseError, BagwiseWarning, InputError
@@ -25,7 +32,12 @@ if TYPE_CHECKING:
         rc_loss,
         view_loss,
     )
-    from bagwise.posterior import Posterior, bag_posterior, most_probable_labeling
+    from bagwise.posterior import (
+        JointPosterior,
+        Posterior,
+        bag_posterior,
+        most_probable_labeling,
+    )
     from bagwise.table_model import TableModel, fit, load
     from bagwise.tables import read_bags
     from bagwise.training import train
@@ -43,7 +55,9 @@ __all__ = [
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Gaussian",
+    "Groupings",
     "InputError",
+    "JointPosterior",
     "LLPClassifier",
     "Laplace",
     "Posterior",
@@ -73,7 +87,7 @@ __version__ = "0.1.0"
 # Where the names come from; each room is imported when one of its names is first used, so that
 # `import bagwise` and `bagwise --help` need not wait for all of them.
 _ROOMS = {
-    "bags": ("Bags", "DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Laplace"),
+    "bags": ("Bags", "DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Groupings", "Laplace"),
     "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
     "data.stored_bags": ("stored_bags",),
     "errors": ("BagwiseError", "BagwiseWarning", "InputError"),
@@ -90,7 +104,7 @@ _ROOMS = {
         "rc_loss",
         "view_loss",
     ),
-    "posterior": ("Posterior", "bag_posterior", "most_probable_labeling"),
+    "posterior": ("JointPosterior", "Posterior", "bag_posterior", "most_probable_labeling"),
     "table_model": ("TableModel", "fit", "load"),
     "tables": ("read_bags",),
     "training": ("train",),

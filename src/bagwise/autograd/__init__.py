@@ -4,7 +4,14 @@
 this room and hands over.
 """
 
+from bagwise.autograd.joint_operator import joint_of_tensor, tensor_like
 from bagwise.autograd.operator import labeling_of_tensor, posterior_of_tensor
 from bagwise.autograd.users_engines import posterior_by_users_engine
 
-__all__ = ["labeling_of_tensor", "posterior_by_users_engine", "posterior_of_tensor"]
+__all__ = [
+    "joint_of_tensor",
+    "labeling_of_tensor",
+    "posterior_by_users_engine",
+    "posterior_of_tensor",
+    "tensor_like",
+]

@@ -24,17 +24,23 @@ class BagTensors(NamedTuple):
         low: (B, C) the counts, or the least possible ones.
         packed: None where the counts are exact, else `Potentials.packed`.
         labels: (N,) `Bags.row_labels`.
+        weights: (N,) `Bags.weights`.
+        totals: (B,) `Bags.totals`.
     """
 
     sizes: torch.Tensor
     low: torch.Tensor
     packed: torch.Tensor | None
     labels: torch.Tensor | None
+    weights: torch.Tensor | None
+    totals: torch.Tensor
 
     @property
-    def known(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    def known(
+        self,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
         """What the operator takes of them."""
-        return self.sizes, self.low, self.packed
+        return self.sizes, self.low, self.packed, self.weights
 
 
 def tensors_of(bags: Bags) -> BagTensors:
@@ -52,7 +58,13 @@ def _keep_tensors(bags: Bags) -> None:
         bags.tensors = bags.tensors._replace(labels=labels)
         return
     packed = None if bags.potentials is None else _shared(bags.potentials.packed())
-    bags.tensors = BagTensors(_shared(bags.sizes), _shared(bags.least), packed, labels)
+    sizes, weights, totals = _shared(bags.sizes), None, None
+    if bags.weights is not None:
+        weights, totals = _shared(bags.weights), _shared(bags.totals)
+    low = _shared(bags.least)
+    bags.tensors = BagTensors(
+        sizes, low, packed, labels, weights, sizes if totals is None else totals
+    )
 
 
 Bags.when_made.append(_keep_tensors)
@@ -66,25 +78,37 @@ def _shared(array: npt.NDArray[Any]) -> torch.Tensor:
 
 
 def bags_of_tensors(
-    sizes: torch.Tensor, low: torch.Tensor, packed: torch.Tensor | None = None
+    sizes: torch.Tensor,
+    low: torch.Tensor,
+    packed: torch.Tensor | None = None,
+    weights: torch.Tensor | None = None,
 ) -> Bags:
     """Bags again from their tensors, nothing checked."""
-    return Bags.of_packed(sizes.numpy(), low.numpy(), None if packed is None else packed.numpy())
+    more = [None if tensor is None else tensor.numpy() for tensor in (packed, weights)]
+    return Bags.of_packed(sizes.numpy(), low.numpy(), *more)
 
 
 def expected_counts(bags: Bags) -> torch.Tensor:
     """`Bags.expected_counts`; whole numbers where the counts are exact."""
-    _, low, packed = tensors_of(bags).known
+    low, packed = tensors_of(bags).low, tensors_of(bags).packed
     return low if packed is None else packed[: low.numel()].view_as(low)
 
 
 def most(bags: Bags) -> torch.Tensor:
     """`Bags.most`."""
-    _, low, packed = tensors_of(bags).known
+    low, packed = tensors_of(bags).low, tensors_of(bags).packed
     if packed is None:
         return low
     begins = packed[low.numel() : 2 * low.numel() + 1].long()
     return low + begins.diff().view_as(low) - 1
+
+
+def weighted(of_rows: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
+    """Values of rows, (N,) or (N, C), times how many identical rows each stands for."""
+    if weights is None:
+        return of_rows
+    m = weights.to(of_rows)
+    return of_rows * (m if of_rows.dim() == 1 else m[:, None])
 
 
 def bag_of_row(bags: Bags, device: torch.device) -> torch.Tensor:

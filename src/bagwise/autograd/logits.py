@@ -11,7 +11,7 @@ from torch.nn.functional import log_softmax
 
 from bagwise.autograd.bag_tensors import bag_of_row
 from bagwise.autograd.operator import is_traced
-from bagwise.bags import Bags
+from bagwise.bags import Bags, Groupings
 from bagwise.bags.arrays import shown_row
 from bagwise.errors import InputError, InputTypeError
 from bagwise.posterior._result import check_shapes
@@ -27,6 +27,18 @@ def log_probs(logits: torch.Tensor) -> torch.Tensor:
     return log_softmax(logits, -1, dtype=torch.float32 if logits.dtype.itemsize < 4 else None)
 
 
+def log_complement(log_p: torch.Tensor) -> torch.Tensor:
+    """(N, C) log(1 - p) from log p: of the likeliest class the sum of the others' p, as its own may
+    be too close to 1 for any precision; the others have p up to 1/2.
+    """
+    likeliest = log_p.argmax(-1, keepdim=True)
+    is_likeliest = torch.zeros_like(log_p, dtype=torch.bool).scatter(-1, likeliest, True)
+    others = log_p.masked_fill(is_likeliest, -math.inf)
+    alone = others.amax(-1, keepdim=True) == -math.inf  # their sum would have no derivative
+    rest = others.masked_fill(alone, 0).logsumexp(-1, keepdim=True).masked_fill(alone, -math.inf)
+    return torch.where(is_likeliest, rest, torch.log1p(-others.exp()))
+
+
 def nan_apart(log_p: torch.Tensor, bags: Bags) -> tuple[torch.Tensor, torch.Tensor | float]:
     """log_p (N, C) with even shares in place of rows with NaN, and (B,) NaN for the bags of such
     rows, with a gradient of NaN, and 0 for others: engines refuse NaN.
@@ -39,7 +51,7 @@ def nan_apart(log_p: torch.Tensor, bags: Bags) -> tuple[torch.Tensor, torch.Tens
     return log_p.masked_fill(is_nan[:, None], -math.log(max(bags.n_classes, 1))), of_bags
 
 
-def check_logits(logits: torch.Tensor, bags: Bags) -> None:
+def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
     """Refuse what cannot be logits of the instances of these bags.
 
     Warns of a batch of one bag whose logits were normalised by batch.
@@ -47,14 +59,19 @@ def check_logits(logits: torch.Tensor, bags: Bags) -> None:
     if not isinstance(logits, torch.Tensor) or not logits.is_floating_point():
         kind = logits.dtype if isinstance(logits, torch.Tensor) else type(logits).__name__
         raise InputTypeError(f"logits is {kind}; a torch.Tensor of a floating type is expected.")
-    if not isinstance(bags, Bags):
+    if not isinstance(bags, (Bags, Groupings)):
         raise InputTypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
     if logits.shape != (bags.n_instances, bags.n_classes):
         raise InputError(
             f"logits has shape {tuple(logits.shape)}, but these bags have {bags.n_instances} "
             f"instances and {bags.n_classes} classes."
         )
-    if len(bags) == 1 and not torch.compiler.is_compiling() and _normalised_by_batch(logits):
+    if (
+        isinstance(bags, Bags)
+        and len(bags) == 1
+        and not torch.compiler.is_compiling()
+        and _normalised_by_batch(logits)
+    ):
         warnings.warn(
             f"this batch is a single bag (of {bags.n_instances} instances), and the model "
             "normalises by batch: that takes away what differs between bags, and such a model "

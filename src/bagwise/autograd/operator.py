@@ -2,9 +2,9 @@
 
 `torch.ops.bagwise.posterior(log_probs, *tensors_of(bags).known, engine, options)`
 returns each bag's log-likelihood (B,), the weights (N, C), the gradient (N, C) where that is not
-the weights (else it is empty), and what is proved of each bag's answer (B,). An operator has a
-shape that compilers can reason about without running it, so a compiled training step calls it like
-any other.
+the weights (else it is empty; both are of one copy of a weighted row), and what is proved of each
+bag's answer (B,). An operator has a shape that compilers can reason about without running it, so a
+compiled training step calls it like any other.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bagwise.autograd.bag_tensors import bags_of_tensors, others_impossible, tensors_of
+from bagwise.autograd.bag_tensors import bags_of_tensors, others_impossible, tensors_of, weighted
 from bagwise.bags import Bags, FloatArray
 from bagwise.errors import InputError
 from bagwise.posterior import most_probable_labeling
@@ -79,10 +79,12 @@ def _operator(
     sizes: torch.Tensor,
     counts: torch.Tensor,
     packed: torch.Tensor | None,
+    row_weights: torch.Tensor | None,
     engine: str,
     options: list[float],
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    return _computed(log_probs, bags_of_tensors(sizes, counts, packed), engine, options)
+    bags = bags_of_tensors(sizes, counts, packed, row_weights)
+    return _computed(log_probs, bags, engine, options)
 
 
 def _precision(log_probs: torch.Tensor) -> torch.dtype:
@@ -96,6 +98,7 @@ def _(
     sizes: torch.Tensor,
     counts: torch.Tensor,
     packed: torch.Tensor | None,
+    row_weights: torch.Tensor | None,
     engine: str,
     options: list[float],
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -110,7 +113,7 @@ def _(
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
     log_probs, *known, ctx.engine, ctx.options = inputs
     gradient = output[2] if KERNELS[ctx.engine].own_gradient else output[1]
-    ctx.save_for_backward(log_probs, gradient, *known)
+    ctx.save_for_backward(log_probs, weighted(gradient, known[3]), *known)
 
 
 def _backward(ctx: Any, grad: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
@@ -121,7 +124,7 @@ def _backward(ctx: Any, grad: torch.Tensor, *_: torch.Tensor) -> tuple[torch.Ten
         )
     else:
         found = _by_row(grad, known[0], log_probs.shape[0]) * gradient
-    return found.to(log_probs.dtype), *([None] * 5)
+    return found.to(log_probs.dtype), *([None] * 6)
 
 
 _operator.register_autograd(_backward, setup_context=_keep)
@@ -205,7 +208,7 @@ class _Gradient(torch.autograd.Function):
         of_bags = torch.zeros_like(grad).index_add(
             0, bag.to(grad.device), (direction * gradient).sum(1)
         )
-        return second, of_bags, *([None] * 6)
+        return second, of_bags, *([None] * 7)
 
 
 class _NoThird(torch.autograd.Function):
@@ -231,7 +234,7 @@ class _NoThird(torch.autograd.Function):
 
 
 class _Curve(torch.autograd.Function):
-    """The derivative of the weights in a direction, in which it is linear."""
+    """The derivative of the log-likelihood's gradient in a direction, in which it is linear."""
 
     @staticmethod
     def forward(
@@ -249,7 +252,7 @@ class _Curve(torch.autograd.Function):
             )
         bags = bags_of_tensors(*known)
         log_p, _ = checked(_array(log_probs), bags)
-        bent = curve(log_p, bags, _array(direction), *options)
+        bent = bags.copies[:, None] * curve(log_p, bags, _array(direction), *options)
         return torch.from_numpy(bent).to(log_probs.dtype).to(log_probs.device)
 
     @staticmethod
@@ -264,7 +267,7 @@ class _Curve(torch.autograd.Function):
         # Second derivatives are symmetric: by the direction it is the same once more. What goes to
         # log_probs is refused by `_NoThird`.
         again = _Curve.apply(log_probs, grad, ctx.engine, ctx.options, *known)  # type: ignore[no-untyped-call]
-        return torch.zeros_like(log_probs), again.to(ctx.kind), *([None] * 5)
+        return torch.zeros_like(log_probs), again.to(ctx.kind), *([None] * 6)
 
     @staticmethod
     def vmap(

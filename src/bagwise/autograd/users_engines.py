@@ -10,7 +10,7 @@ import torch
 
 from bagwise.bags import Bags
 from bagwise.errors import InputError, InputTypeError
-from bagwise.posterior._result import Posterior
+from bagwise.posterior._result import Posterior, check_shapes
 
 
 def posterior_by_users_engine(
@@ -20,11 +20,21 @@ def posterior_by_users_engine(
     bags: Bags,
     options: Mapping[str, Any],
 ) -> Posterior[Any]:
-    """What the engine returns, if it is a posterior of these bags; arrays for an array."""
+    """What the engine returns, if it is a posterior of these bags; arrays for an array.
+
+    Weighted rows are written out for it.
+    """
     is_array = isinstance(log_probs, np.ndarray)
     given = torch.tensor(log_probs, dtype=torch.float64) if is_array else log_probs
+    if bags.weights is not None:
+        check_shapes(given, bags)
+        places = torch.tensor(np.cumsum(bags.copies) - 1, device=given.device)
+        given = given[torch.tensor(np.repeat(np.arange(len(given)), bags.copies))]
+        bags = bags.written_out()
     found = function(given, bags, **options)
     _check(found, given, bags, name)
+    if bags.n_instances > len(log_probs):
+        found = found._replace(weights=found.weights[places])
     if not is_array:
         return found
     bound = None if found.bound is None else found.bound.numpy()

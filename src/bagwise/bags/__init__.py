@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bagwise.bags.arrays import FloatArray, IntArray
 from bagwise.bags.bags import Bags
+from bagwise.bags.groupings import Grouping, Groupings
 from bagwise.bags.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Noise
 from bagwise.bags.potentials import Potentials
 from bagwise.bags.rounding import bags_of_other_rows, rounding_slack
@@ -14,6 +15,8 @@ __all__ = [
     "DiscreteLaplace",
     "FloatArray",
     "Gaussian",
+    "Grouping",
+    "Groupings",
     "IntArray",
     "Laplace",
     "Noise",

@@ -125,6 +125,29 @@ def bag_sizes(sizes: ArrayLike) -> IntArray:
     return found
 
 
+def row_weights(weights: ArrayLike | None, sizes: IntArray) -> IntArray | None:
+    """(N,) how many identical rows each row stands for; None where each stands for itself."""
+    if weights is None:
+        return None
+    found, n = numbers(weights, "weights", ndim=1), int(sizes.sum())
+    if len(found) != n:
+        raise InputError(f"there are {len(found)} weights for {n} rows; give one for each row.")
+    if (bad := first((found < 1) | (found != np.rint(found)) | (found > 2**53))) is not None:
+        raise InputError(
+            f"weights[{bad}] is {found[bad]:g}; the number of identical rows that a row stands for "
+            "is needed, a whole number from 1 on. Survey weights are not supported."
+        )
+    return None if (found == 1).all() else found.astype(np.int64)
+
+
+def totals_of(sizes: IntArray, weights: IntArray | None) -> IntArray:
+    """(B,) instances of each bag, every row as often as its weight says."""
+    if weights is None or len(sizes) == 0:
+        return sizes
+    totals: IntArray = np.add.reduceat(weights, np.cumsum(sizes) - sizes)
+    return totals
+
+
 def bag_table(values: ArrayLike, sizes: IntArray, name: str, gaps: bool = False) -> FloatArray:
     """(B, C) finite numbers, a row for each bag; with `gaps`, NaN too."""
     found = numbers(values, name, 2, gaps)

@@ -14,25 +14,27 @@ from bagwise.bags.arrays import (
     check_table,
     first,
     refuse_fractions,
+    row_weights,
     shown_row,
+    totals_of,
     whole_numbers,
 )
+from bagwise.bags.bag_arrays import BagArrays
 from bagwise.bags.noise import Noise
-from bagwise.bags.potentials import Potentials
 from bagwise.bags.rounding import counts_of_shares
 from bagwise.bags.row_labels import counts_of_labels
 from bagwise.errors import InputError, InputTypeError, Place
 
 
-class Constructors:
-    """What `Bags` can be made from, besides sizes and counts."""
+class Constructors(BagArrays):
+    """What `Bags` can be made from, besides sizes and counts.
 
-    def __init__(self, sizes: ArrayLike, counts: ArrayLike) -> None:
-        raise NotImplementedError
+    Each takes `weights`, (N,): how many identical rows each row stands for, as `Bags` does.
+    """
 
-    @classmethod
-    def of_potentials(cls, potentials: Potentials) -> Self:
-        """Bags of which potentials are known."""
+    def __init__(
+        self, sizes: ArrayLike, counts: ArrayLike, weights: ArrayLike | None = None
+    ) -> None:
         raise NotImplementedError
 
     @classmethod
@@ -41,6 +43,7 @@ class Constructors:
         labels: ArrayLike,
         sizes: ArrayLike,
         n_classes: int | None = None,
+        weights: ArrayLike | None = None,
     ) -> Self:
         """Count the labels of each bag.
 
@@ -56,10 +59,17 @@ class Constructors:
         """
         sizes_ = bag_sizes(sizes)
         labels_ = whole_numbers(labels, "labels", ndim=1)
-        return cls(sizes_, counts_of_labels(labels_, sizes_, n_classes))
+        weights_ = row_weights(weights, sizes_)
+        return cls(sizes_, counts_of_labels(labels_, sizes_, n_classes, weights_), weights_)
 
     @classmethod
-    def from_noisy_counts(cls, counts: ArrayLike, sizes: ArrayLike, noise: Noise) -> Self:
+    def from_noisy_counts(
+        cls,
+        counts: ArrayLike,
+        sizes: ArrayLike,
+        noise: Noise,
+        weights: ArrayLike | None = None,
+    ) -> Self:
         """Bags whose counts were made noisy, for privacy say.
 
             f_c(m) = P(noise = counts_c - m), or its density over the largest one
@@ -92,10 +102,18 @@ class Constructors:
                 f" has counts {shown_row(observed[bad])}, but discrete noise leaves whole numbers; "
                 "Laplace or Gaussian noise does not.",
             )
-        return cls.of_potentials(known.of_noisy_counts(observed, sizes_, noise))
+        weights_ = row_weights(weights, sizes_)
+        found = known.of_noisy_counts(observed, totals_of(sizes_, weights_), noise)
+        return cls.of_potentials(found, sizes_, weights_)
 
     @classmethod
-    def from_ranges(cls, low: ArrayLike, high: ArrayLike, sizes: ArrayLike) -> Self:
+    def from_ranges(
+        cls,
+        low: ArrayLike,
+        high: ArrayLike,
+        sizes: ArrayLike,
+        weights: ArrayLike | None = None,
+    ) -> Self:
         """Bags of whose counts bounds are known, as where small cells are suppressed.
 
         Args:
@@ -118,10 +136,17 @@ class Constructors:
                 f"low has shape {bounds[0].shape} and high {bounds[1].shape}; "
                 "both need a row for each bag and a column for each class."
             )
-        return cls.of_potentials(known.of_ranges(bounds[0], bounds[1], sizes_))
+        weights_ = row_weights(weights, sizes_)
+        found = known.of_ranges(bounds[0], bounds[1], totals_of(sizes_, weights_))
+        return cls.of_potentials(found, sizes_, weights_)
 
     @classmethod
-    def from_sample(cls, population_counts: ArrayLike, sizes: ArrayLike) -> Self:
+    def from_sample(
+        cls,
+        population_counts: ArrayLike,
+        sizes: ArrayLike,
+        weights: ArrayLike | None = None,
+    ) -> Self:
         """Bags that are random samples of larger groups, whose counts are known.
 
             f_c(m) = binomial(population_counts_c, m), with one factor for all classes that makes
@@ -144,7 +169,9 @@ class Constructors:
                 Place("bag", bad),
                 f" has a negative count: {shown_row(population[bad])}; counts must be 0 or more.",
             )
-        return cls.of_potentials(known.of_population(population, sizes_))
+        weights_ = row_weights(weights, sizes_)
+        found = known.of_population(population, totals_of(sizes_, weights_))
+        return cls.of_potentials(found, sizes_, weights_)
 
     @classmethod
     def from_proportions(
@@ -153,6 +180,7 @@ class Constructors:
         sizes: ArrayLike,
         rounding: Literal["exact", "nearest"] = "exact",
         decimals: int | None = None,
+        weights: ArrayLike | None = None,
     ) -> Self:
         """Turn each bag's label proportions into counts.
 
@@ -186,6 +214,9 @@ class Constructors:
                 f" has a negative proportion: {shown_row(shares[bad])}; proportions must be 0 or "
                 "more.",
             )
+        weights_ = row_weights(weights, sizes_)
+        totals = totals_of(sizes_, weights_)
         if decimals is not None:
-            return cls.of_potentials(known.of_rounded_shares(shares, sizes_, decimals))
-        return cls(sizes_, counts_of_shares(shares, sizes_, rounding))
+            found = known.of_rounded_shares(shares, totals, decimals)
+            return cls.of_potentials(found, sizes_, weights_)
+        return cls(sizes_, counts_of_shares(shares, totals, rounding), weights_)

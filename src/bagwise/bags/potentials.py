@@ -16,7 +16,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags.arrays import FloatArray, IntArray
+from bagwise.bags.arrays import FloatArray, IntArray, first, shown_row
+from bagwise.errors import InputError
 
 _NEWTON_STEPS = 100
 
@@ -109,10 +110,8 @@ class Potentials:
         `most`, (B, C) both, of each class.
         """
         low, high = np.maximum(self.low, least), np.minimum(self.high, most)
-        widths = (high - low + 1).ravel()
-        begins = begins_of(widths)
-        place = np.repeat(self.begins[:-1] + (low - self.low).ravel() - begins[:-1], widths)
-        log_f = self.log_f[place + np.arange(begins[-1])]
+        begins, log_f = self._between(low, high)
+        widths = np.diff(begins)
         # What narrower windows leave may lie in a gap, where nothing is possible.
         is_gap = np.maximum.reduceat(log_f, begins[:-1]) == -np.inf
         log_f[np.repeat(is_gap, widths)] = 0.0
@@ -120,6 +119,25 @@ class Potentials:
         narrower = ((low > self.low) | (high < self.high)).any(axis=1, keepdims=True)
         narrower &= ~is_gap.reshape(low.shape).any(axis=1, keepdims=True)
         return np.where(narrower, within.expected, self.expected)
+
+    def less(self, counts: IntArray) -> Potentials:
+        """Those of a bag's other instances, where (B, C) of each class are accounted for."""
+        sizes = self.sizes - counts.sum(axis=1)
+        low = np.maximum(self.low, counts)
+        high = np.minimum(self.high, counts + sizes[:, None])
+        if (bad := first((low > high).any(axis=1))) is not None:
+            raise InputError(
+                f"bag {bad} has counts of at most {shown_row(self.high[bad])}, but bags inside it "
+                f"have {shown_row(counts[bad])} together; correct the counts."
+            )
+        return Potentials(sizes, low - counts, *self._between(low, high))
+
+    def _between(self, low: IntArray, high: IntArray) -> tuple[IntArray, FloatArray]:
+        """`begins` and `log_f` of the windows from low to high, (B, C) both, within these."""
+        widths = (high - low + 1).ravel()
+        begins = begins_of(widths)
+        place = np.repeat(self.begins[:-1] + (low - self.low).ravel() - begins[:-1], widths)
+        return begins, self.log_f[place + np.arange(begins[-1])]
 
     def counts_of_windows(self) -> FloatArray:
         """The counts m that the entries of `log_f` are about."""

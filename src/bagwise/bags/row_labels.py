@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from bagwise.bags.arrays import IntArray, first, shown_row
+from bagwise.bags.arrays import FloatArray, IntArray, first, shown_row
 from bagwise.errors import InputError, Place
 
 
 def refuse_wrong_labels(
-    labels: IntArray, offsets: IntArray, least: IntArray, most: IntArray
+    labels: IntArray,
+    offsets: IntArray,
+    least: IntArray,
+    most: IntArray,
+    weights: IntArray,
 ) -> IntArray:
     """Refuse labels (N,) that there are not, or that the counts of a bag rule out.
 
@@ -31,11 +35,12 @@ def refuse_wrong_labels(
     rows = np.flatnonzero(labels >= 0)
     bag_of_row = np.searchsorted(offsets, np.arange(len(labels)), side="right") - 1
     cells = bag_of_row[rows] * n_classes + labels[rows]
-    known = np.bincount(cells, minlength=least.size).reshape(least.shape)
+    known = weighted_bincount(cells, weights[rows], least.size).reshape(least.shape)
     bags = (known > most).any(axis=1)
     if (bad := first(bags)) is not None:
         c = int(np.argmax(known[bad] > most[bad]))
-        row = rows[cells == bad * n_classes + c][most[bad, c]]  # the first that is too many
+        labelled = rows[cells == bad * n_classes + c]
+        row = labelled[np.argmax(np.cumsum(weights[labelled]) > most[bad, c])]  # one too many
         raise InputError(
             Place("row", row),
             " is labeled ",
@@ -46,7 +51,7 @@ def refuse_wrong_labels(
             f"so; its counts are at most {shown_row(most[bad])}. Correct the label or the counts, "
             "or give the counts as noisy or as ranges.",
         )
-    unknown = np.diff(offsets) - known.sum(axis=1)
+    unknown = np.add.reduceat(weights, offsets[:-1]) - known.sum(axis=1)
     missing = np.maximum(least - known, 0).sum(axis=1)
     if (bad := first(missing > unknown)) is not None:
         row = int(offsets[bad] + np.argmax(labels[offsets[bad] : offsets[bad + 1]] >= 0))
@@ -62,7 +67,22 @@ def refuse_wrong_labels(
     return known
 
 
-def counts_of_labels(labels: IntArray, sizes: IntArray, n_classes: int | None) -> IntArray:
+def others_impossible(log_probs: FloatArray, labels: IntArray | None) -> FloatArray:
+    """log_probs (N, C) with -inf for what known labels (N,) rule out."""
+    if labels is None:
+        return log_probs
+    is_other = (labels[:, None] >= 0) & (labels[:, None] != np.arange(log_probs.shape[1]))
+    return np.where(is_other, -np.inf, log_probs)
+
+
+def weighted_bincount(places: IntArray, weights: IntArray, n: int) -> IntArray:
+    """(n,) the sum of the weights at each place."""
+    return np.bincount(places, weights, minlength=n).astype(np.int64)
+
+
+def counts_of_labels(
+    labels: IntArray, sizes: IntArray, n_classes: int | None, weights: IntArray | None
+) -> IntArray:
     """(B, C) counts of labels that are all known."""
     if sizes.sum() != len(labels):
         raise InputError(
@@ -77,4 +97,5 @@ def counts_of_labels(labels: IntArray, sizes: IntArray, n_classes: int | None) -
             f"labels must lie in 0 .. {n_classes - 1} (n_classes={n_classes})."
         )
     cells = np.repeat(np.arange(len(sizes)), sizes) * n_classes + labels
-    return np.bincount(cells, minlength=len(sizes) * n_classes).reshape(len(sizes), n_classes)
+    weights = np.ones_like(labels) if weights is None else weights
+    return weighted_bincount(cells, weights, len(sizes) * n_classes).reshape(len(sizes), n_classes)

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import gammaln, logsumexp, xlogy
 
-from bagwise.bags.arrays import FloatArray, IntArray, first
+from bagwise.bags.arrays import FloatArray, IntArray, first, numbers
 from bagwise.bags.potentials import Potentials, begins_of
+from bagwise.bags.row_labels import weighted_bincount
 from bagwise.errors import InputError
+
+if TYPE_CHECKING:
+    from bagwise.bags.bags import Bags
 
 _SPREADS = 12.0  # standard deviations of the rest's counts that are looked at
 _TINY = 1e-250  # sums that may have lost terms below the smallest numbers
 _AT_ONCE = 2**20  # terms of sums of logarithms
 
 
-def check_part(rows: IntArray, size: int, shares: FloatArray, n_classes: int) -> None:
+def known_of_part(bag: Bags, rows: IntArray, shares: ArrayLike) -> Potentials:
+    """What `Bags.part` knows of some rows of the only bag."""
+    shares_, C = numbers(shares, "shares", ndim=1), bag.n_classes
+    _check_part(rows, bag.n_instances, shares_, C)
+    K = int(bag.copies[rows].sum())
+    rest, low, expected = bag.total - K, bag.least[0], bag.expected_counts[0]
+    windows = [np.zeros(1)] * C
+    if bag.potentials is not None:
+        windows = np.split(bag.potentials.log_f, bag.potentials.begins[1:-1])
+    inside = np.zeros(C, dtype=np.int64)
+    if bag.row_labels is not None:
+        others = weighted_bincount(bag.row_labels + 1, bag.copies, C + 1)[1:]
+        inside = weighted_bincount(bag.row_labels[rows] + 1, bag.copies[rows], C + 1)[1:]
+        others -= inside
+        rest -= int(others.sum())
+        expected = expected - inside - others
+        beyond = np.maximum(others - low, 0)  # counts that the others have already
+        windows = [w[b:] for w, b in zip(windows, beyond, strict=True)]
+        low = np.maximum(low - others, 0)
+    unknown = K - inside.sum()  # has its share of what is expected of all without a label
+    expected = inside + expected * (unknown / max(unknown + rest, 1))
+    return potentials_of_part(low, windows, K, rest, shares_, expected)
+
+
+def _check_part(rows: IntArray, size: int, shares: FloatArray, n_classes: int) -> None:
     """Refuse what are no instances of a bag of that size, and what are no shares of the classes."""
     if len(rows) == 0:
         raise InputError("rows selects no instance; a part has at least one.")

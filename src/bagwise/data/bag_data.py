@@ -40,6 +40,7 @@ class BagData:
 
     def __post_init__(self) -> None:
         reading.check_inputs(self.inputs)
+        self.bags.refuse_weights("training")
         if len(self.inputs) != self.bags.n_instances:
             raise InputError(
                 f"there are {len(self.inputs)} rows of inputs, but the bags have "
@@ -72,7 +73,8 @@ class BagData:
             return
         try:
             found = labels.cpu().numpy().astype(np.int64)
-            refuse_wrong_labels(found, self.bags.offsets, self.bags.least, self.bags.most)
+            bags = self.bags
+            refuse_wrong_labels(found, bags.offsets, bags.least, bags.most, bags.copies)
         except InputError as contradiction:
             warnings.warn(
                 f"labels and counts contradict each other: {contradiction} Bags are learnt from "

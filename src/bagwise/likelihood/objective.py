@@ -180,6 +180,7 @@ def checked_features(X: npt.ArrayLike, bags: Bags) -> FloatArray:
     """X as a double-precision array, if it can be the features of the instances of these bags."""
     if not isinstance(bags, Bags):
         raise InputTypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
+    bags.refuse_weights("the linear model")
     features: FloatArray = np.ascontiguousarray(X, dtype=np.float64)
     if features.ndim != 2 or len(features) != bags.n_instances:
         raise InputError(

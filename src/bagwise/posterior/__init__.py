@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from scipy.special import log_softmax
 
-from bagwise.bags import Bags, FloatArray
+from bagwise.bags import Bags, FloatArray, Groupings
 from bagwise.errors import InputError
 from bagwise.posterior._engine import bridge
 from bagwise.posterior._result import Posterior, Values
 from bagwise.posterior.auto import auto_posterior
 from bagwise.posterior.bethe import bethe_posterior
 from bagwise.posterior.exact import exact_posterior, lattice_states
+from bagwise.posterior.joint import JointPosterior, posterior_of_groupings
 from bagwise.posterior.labeling import most_probable_labeling
 from bagwise.posterior.multinomial import multinomial_posterior
 from bagwise.posterior.transport import transport_posterior
@@ -27,6 +28,7 @@ from bagwise.registry import Registry
 
 __all__ = [
     "ENGINES",
+    "JointPosterior",
     "Posterior",
     "auto_posterior",
     "bag_posterior",
@@ -50,6 +52,11 @@ ENGINES["bethe"] = bethe_posterior
 ENGINES["multinomial"] = multinomial_posterior
 ENGINES["transport"] = transport_posterior
 _CHUNK = 500_000  # instances of bags whose likelihood is computed at a time
+_OF_GROUPINGS = [
+    name
+    for name, parameter in inspect.signature(posterior_of_groupings).parameters.items()
+    if parameter.kind is parameter.KEYWORD_ONLY
+]
 _OWN = (
     auto_posterior,
     exact_posterior,
@@ -59,9 +66,19 @@ _OWN = (
 )
 
 
+@overload
 def bag_posterior(
     log_probs: Values, bags: Bags, engine: str = "auto", **options: Any
-) -> Posterior[Values]:
+) -> Posterior[Values]: ...
+@overload
+def bag_posterior(
+    log_probs: Values, bags: Groupings, engine: str = "auto", **options: Any
+) -> JointPosterior[Values]: ...
+
+
+def bag_posterior(
+    log_probs: Values, bags: Bags | Groupings, engine: str = "auto", **options: Any
+) -> Posterior[Values] | JointPosterior[Values]:
     """The probability of each bag's label counts, and each instance's labels given them.
 
         P(S|X)  = sum over labelings Y of the bag with counts n of prod_k p[k, Y_k]
@@ -80,17 +97,22 @@ def bag_posterior(
     Args:
         log_probs: (N, C) logarithms of class probabilities; rows need not be normalised, so logits
             do as well. An array, or a tensor on any device, of any floating type.
-        bags: sizes and counts of the bags of these N instances, which are sorted by bag.
+        bags: sizes and counts of the bags of these N instances, which are sorted by bag; or several
+            `Groupings` of N rows, in the order of the rows.
         engine: a name from the table.
         **options: the engine's own: `max_states` (auto, exact), `correction`, `tolerance`,
-            `max_iterations` (bethe), `epsilon`, `iterations` (transport).
+            `max_iterations` (bethe), `epsilon`, `iterations` (transport). With groupings also
+            `joint`, `max_rounds`, `damping`, `settled` and `messages`: see
+            `posterior.joint.posterior_of_groupings`, which says what is computed.
 
     Returns:
         Posterior(log_likelihood (B,), weights (N, C), bound (B,)); its `engine` names the one that
         computed each bag, and `bound` is what is proved of the answer: see `Posterior`. Of an array
         these are arrays, in double precision. Of a tensor they are tensors on its device, and the
         log-likelihood is differentiable: its gradient is the weights (`multinomial` excepted; see
-        `bethe_posterior` for its own), and with `exact` it can be differentiated twice.
+        `bethe_posterior` for its own), and with `exact` it can be differentiated twice. Where rows
+        have weights, those of a row are the posterior of one of the instances it stands for, and
+        the gradient is that of all of them. With groupings a `JointPosterior`.
 
     >>> bags = Bags(sizes=[2, 1], counts=[[1, 1], [0, 1]])
     >>> log_probs = np.log([[.8, .2], [.4, .6], [.3, .7]])
@@ -105,8 +127,28 @@ def bag_posterior(
     >>> post.log_likelihood.sum().backward()
     >>> torch.equal(logits.grad, post.weights)
     True
+
+    >>> ward, age = [0, 0, 1, 1], [0, 1, 0, 1]
+    >>> groupings = Groupings({
+    ...     "ward": (ward, Bags([2, 2], [[1, 1], [1, 1]])),
+    ...     "age": (age, Bags([2, 2], [[2, 0], [0, 2]])),
+    ... })
+    >>> bag_posterior(np.zeros((4, 2)), groupings).weights.round(3)
+    array([[1., 0.],
+           [0., 1.],
+           [1., 0.],
+           [0., 1.]])
     """
     function = ENGINES[engine]
+    if isinstance(bags, Groupings):
+        how = {name: options.pop(name) for name in _OF_GROUPINGS if name in options}
+        check_engine(engine, options)
+        return posterior_of_groupings(
+            lambda log_p, some: bag_posterior(log_p, some, engine, **options),
+            log_probs,
+            bags,
+            **how,
+        )
     if options:
         check_engine(engine, options)
     found: Posterior[Values]

@@ -14,19 +14,23 @@ _LONGEST = 2.0  # step of a logarithm
 
 
 @inline
-def covariance(w: FloatArray) -> FloatArray:
-    """diag(sum_k w) - w'w: covariances (A, A) of the counts of instances with label shares w."""
+def covariance(w: FloatArray, copies: IntArray) -> FloatArray:
+    """diag(sum_k w) - w'w: covariances (A, A) of the counts of instances with label shares w.
+
+    Here and below, `copies` (K,) says how often each row is to be counted.
+    """
     K, A = w.shape
     sigma = np.zeros((A, A))
     for k in range(K):
         for a in range(A):
+            share = copies[k] * w[k, a]
             for b in range(A):
-                sigma[a, b] += w[k, a] * ((1.0 if a == b else 0.0) - w[k, b])
+                sigma[a, b] += share * ((1.0 if a == b else 0.0) - w[k, b])
     return sigma
 
 
 @inline
-def balance(w: FloatArray, n: IntArray | FloatArray) -> bool:
+def balance(w: FloatArray, n: IntArray | FloatArray, copies: IntArray) -> bool:
     """Scale columns and rows of w (K, A) until columns sum to n and rows to 1; whether they do.
 
     Sinkhorn steps are cheap but can be slow; where they are, Newton steps on the logarithms of the
@@ -35,22 +39,21 @@ def balance(w: FloatArray, n: IntArray | FloatArray) -> bool:
     """
     K, A = w.shape
     for _ in range(_SINKHORN_STEPS):
-        if _left_over(w, n) < _BALANCED:
+        if _left_over(w, n, copies) < _BALANCED:
             return True
         for a in range(A):
-            column = w[:, a].sum()
+            column = column_sum(w, a, copies)
             if column > 0.0:
                 for k in range(K):
                     w[k, a] *= n[a] / column
-        for k in range(K):
-            w[k] /= w[k].sum()
+        normalize_rows(w)
     excess = np.empty(A)
     for _ in range(_NEWTON_STEPS):
-        if _left_over(w, n) < _BALANCED:
+        if _left_over(w, n, copies) < _BALANCED:
             return True
-        sigma = covariance(w)
+        sigma = covariance(w, copies)
         for a in range(A):
-            excess[a] = w[:, a].sum() - n[a]
+            excess[a] = column_sum(w, a, copies) - n[a]
             sigma[a, a] += 1e-9 * (n[a] + abs(excess[a])) + 1e-14
         solve(sigma, excess)
         longest = _LONGEST
@@ -60,16 +63,36 @@ def balance(w: FloatArray, n: IntArray | FloatArray) -> bool:
             factor = np.exp(-excess[a] * _LONGEST / longest)
             for k in range(K):
                 w[k, a] *= factor
-        for k in range(K):
-            w[k] /= w[k].sum()
-    return _left_over(w, n) < _BALANCED
+        normalize_rows(w)
+    return _left_over(w, n, copies) < _BALANCED
 
 
 @inline
-def _left_over(w: FloatArray, n: IntArray | FloatArray) -> float:
+def normalize_rows(w: FloatArray) -> None:
+    """Divide rows by their sums, number by number: slices take numba much longer."""
+    K, A = w.shape
+    for k in range(K):
+        total = 0.0
+        for a in range(A):
+            total += w[k, a]
+        for a in range(A):
+            w[k, a] /= total
+
+
+@inline
+def column_sum(w: FloatArray, a: int, copies: IntArray) -> float:
+    """Sum of column a of w (K, A)."""
+    total = 0.0
+    for k in range(len(w)):
+        total += copies[k] * w[k, a]
+    return total
+
+
+@inline
+def _left_over(w: FloatArray, n: IntArray | FloatArray, copies: IntArray) -> float:
     worst = 0.0
     for a in range(len(n)):
-        worst = max(worst, abs(w[:, a].sum() - n[a]))
+        worst = max(worst, abs(column_sum(w, a, copies) - n[a]))
     return worst
 
 

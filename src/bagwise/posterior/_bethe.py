@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import i0e, i1e
 
-from bagwise.bags import FloatArray
-from bagwise.posterior._balance import covariance
+from bagwise.bags import FloatArray, IntArray
+from bagwise.posterior._balance import covariance, normalize_rows
 from bagwise.posterior._kernels import inline
 
 MOST = 1e50  # messages are clipped to [1 / MOST, MOST]: certain enough, and far from overflow
@@ -57,14 +57,14 @@ def odds(
 def beliefs(p: FloatArray, messages: FloatArray) -> FloatArray:
     """w[k, c] ~ p[k, c] r[k, c]."""
     w = p * messages
-    for k in range(len(w)):
-        w[k] /= w[k].sum()
+    normalize_rows(w)
     return w
 
 
 @inline
 def add_gap(
     w: FloatArray,
+    copies: IntArray,
     known: FloatArray,
     pivots: int,
     log_g: FloatArray,
@@ -77,7 +77,7 @@ def add_gap(
     from the others, and there are A - 1 pivots.
     """
     K, A = w.shape
-    sigma = covariance(w)
+    sigma = covariance(w, copies)
     for a in range(A):
         sigma[a, a] += known[a]
     variance = np.diag(sigma).copy()

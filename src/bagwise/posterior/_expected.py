@@ -19,6 +19,7 @@ def likely_counts(log_p: FloatArray, bags: Bags) -> IntArray | FloatArray:
     if possible.all():
         return bags.expected_counts
     certain = possible & (possible.sum(axis=1, keepdims=True) == 1)
-    least = np.add.reduceat(certain, bags.offsets[:-1], dtype=np.int64)
-    most = np.add.reduceat(possible, bags.offsets[:-1], dtype=np.int64)
+    copies = bags.copies[:, None]
+    least = np.add.reduceat(certain * copies, bags.offsets[:-1], dtype=np.int64)
+    most = np.add.reduceat(possible * copies, bags.offsets[:-1], dtype=np.int64)
     return bags.potentials.expected_within(least, most)

@@ -10,7 +10,7 @@ import numpy as np
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.posterior._kernels import inline
-from bagwise.posterior._tilt import leads_to, moves_from
+from bagwise.posterior._tilt import leads_to, most_along, move_along
 
 _ROUNDING = 1e-12
 
@@ -34,7 +34,8 @@ def assign_potentials(
     begins: IntArray,
     log_f: FloatArray,
     classes: IntArray,
-    assigned: IntArray,
+    copies: IntArray,
+    placed: IntArray,
     filled: IntArray,
     moves: FloatArray,
 ) -> bool:
@@ -42,18 +43,19 @@ def assign_potentials(
     counts within the windows.
 
     Successive shortest paths, as in `assign`: an instance goes to a class, or pushes another one on
-    to a further class, as is cheapest. `assigned` (K,) gets positions in `classes`, `filled` (A,)
-    their counts, `moves` (A, A) the least loss of moving one instance from class a to class b.
+    to a further class, as is cheapest. `placed` (K, A) gets how many copies of each row are of the
+    classes, `filled` (A,) the sums, `moves` (A, A) the least loss of moving one from class a to b.
     """
     K, A = len(log_probs), len(classes)
     reward = _reward(log_probs, low, begins, log_f, classes)
-    assigned[:] = -1
+    placed[:] = 0
     filled[:] = 0
     moves[:] = np.inf
     mover = np.full((A, A), -1)
     distance = np.empty(A)
     before = np.empty(A, np.int64)
-    for k in range(K):
+    k, left = 0, copies[0]
+    while k < K:
         for a in range(A):
             distance[a] = -log_probs[k, classes[a]]
             before[a] = -1
@@ -80,14 +82,14 @@ def assign_potentials(
                 least, end = cost, a
         if end < 0:
             return False
-        filled[end] += 1
-        while before[end] >= 0:
-            origin = before[end]
-            assigned[mover[origin, end]] = end
-            moves_from(log_probs, classes, assigned, end, k, moves, mover)
-            end = origin
-        assigned[k] = end
-        moves_from(log_probs, classes, assigned, end, k + 1, moves, mover)
+        same = max(low[classes[end]] - filled[end], 1)  # beyond the window's begin, costs differ
+        amount = most_along(before, mover, placed, end, min(left, same))
+        filled[end] += amount
+        move_along(log_probs, classes, before, mover, placed, moves, end, k, amount)
+        left -= amount
+        if left == 0:
+            k += 1
+            left = copies[k] if k < K else 0
     return bool((filled >= low[classes]).all())
 
 
@@ -129,6 +131,7 @@ def class_potentials(
     begins: IntArray,
     log_f: FloatArray,
     classes: IntArray,
+    copies: IntArray,
     log_x: FloatArray,
 ) -> None:
     """Logarithms of class factors under which the best labeling is each instance's best, and its
@@ -138,11 +141,11 @@ def class_potentials(
     bounds that shortest paths fulfil, with node A for the potentials.
     """
     K, A = len(log_probs), len(classes)
-    assigned = np.empty(K, np.int64)
+    placed = np.empty((K, A), np.int64)
     filled = np.empty(A, np.int64)
     moves = np.empty((A, A))
     log_x[:] = 0.0
-    if not assign_potentials(log_probs, low, begins, log_f, classes, assigned, filled, moves):
+    if not assign_potentials(log_probs, low, begins, log_f, classes, copies, placed, filled, moves):
         return
     level = 0.0  # of node A
     for _ in range(A + 1):

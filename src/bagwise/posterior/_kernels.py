@@ -58,6 +58,21 @@ def log_sum_exp(x: FloatArray) -> float:
     return float(top + np.log(np.exp(x - top).sum()))
 
 
+@inline
+def written_out(rows: Any, copies: IntArray) -> Any:
+    """Rows (K, A), each as often as `copies` (K,) says."""
+    total = copies.sum()
+    if total == len(rows):
+        return rows
+    found = np.empty((total, rows.shape[1]), rows.dtype)
+    place = 0
+    for k in range(len(rows)):
+        for _ in range(copies[k]):
+            found[place] = rows[k]
+            place += 1
+    return found
+
+
 def over_bags(
     run: Callable[[IntArray], Any], bags: IntArray, cost: npt.NDArray[np.floating]
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.bags import Bags, FloatArray, Groupings, IntArray
 from bagwise.errors import InputError, InputTypeError
 from bagwise.posterior._flow import assign_potentials, possible_classes
 from bagwise.posterior._kernels import kernel
@@ -64,9 +64,9 @@ class Posterior(NamedTuple, Generic[Values]):
         return [other if b == math.inf else "pruned" if b > 0 else "exact" for b in found]
 
 
-def check_shapes(log_probs: Any, bags: Bags, name: str = "log_probs") -> None:
+def check_shapes(log_probs: Any, bags: Bags | Groupings, name: str = "log_probs") -> None:
     """Refuse an array or a tensor that cannot be log-probabilities of these bags' instances."""
-    if not isinstance(bags, Bags):
+    if not isinstance(bags, (Bags, Groupings)):
         raise InputTypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
     is_array = isinstance(log_probs, np.ndarray)
     if not (log_probs.dtype.kind == "f" if is_array else log_probs.is_floating_point()):
@@ -99,7 +99,7 @@ def checked(log_p: FloatArray, bags: Bags) -> tuple[FloatArray, FloatArray | Non
     tops = log_p.max(axis=1)
     shifted = log_p - tops[:, None]
     log_p = np.where(shifted > -np.inf, np.maximum(shifted, -_LARGEST), -np.inf)
-    return log_p, np.add.reduceat(tops, bags.offsets[:-1])
+    return log_p, np.add.reduceat(tops * bags.copies, bags.offsets[:-1])
 
 
 def _refuse_nan(log_p: FloatArray, bags: Bags) -> None:
@@ -113,12 +113,19 @@ def _refuse_nan(log_p: FloatArray, bags: Bags) -> None:
 
 def _refuse_impossible(log_p: FloatArray, bags: Bags) -> None:
     possible = np.ones(len(bags), dtype=np.bool_)
-    _find_possible(log_p, bags.offsets, bags.least, bags.is_sharp, possible)
+    _find_possible(log_p, bags.offsets, bags.copies, bags.least, bags.is_sharp, possible)
     known = bags.potentials
     if known is not None:
         flat = np.zeros(len(known.log_f))  # whether counts within the windows can be reached
         _find_possible_with_potentials(
-            log_p, bags.offsets, bags.least, known.begins, flat, bags.is_sharp, possible
+            log_p,
+            bags.offsets,
+            bags.copies,
+            bags.least,
+            known.begins,
+            flat,
+            bags.is_sharp,
+            possible,
         )
     if not possible.all():
         bag, n_bags = int(np.argmin(possible)), int((~possible).sum())
@@ -136,6 +143,7 @@ def _refuse_impossible(log_p: FloatArray, bags: Bags) -> None:
 def _find_possible(
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     counts: IntArray,
     is_sharp: npt.NDArray[np.bool_],
     possible: npt.NDArray[np.bool_],
@@ -144,15 +152,17 @@ def _find_possible(
         log_p = log_probs[offsets[bag] : offsets[bag + 1]]
         if is_sharp[bag] and log_p.min() == -np.inf:
             classes = classes_by_count(counts[bag])
-            assigned = np.empty(len(log_p), np.int64)
+            placed = np.empty((len(log_p), len(classes)), np.int64)
             moves = np.empty((len(classes), len(classes)))
-            possible[bag] = assign(log_p, counts[bag], classes, assigned, moves)
+            m = copies[offsets[bag] : offsets[bag + 1]]
+            possible[bag] = assign(log_p, counts[bag], classes, m, placed, moves)
 
 
 @kernel
 def _find_possible_with_potentials(
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     low: IntArray,
     begins: IntArray,
     log_f: FloatArray,
@@ -165,9 +175,10 @@ def _find_possible_with_potentials(
         if not is_sharp[bag] and log_p.min() == -np.inf:
             windows = begins[bag * C : (bag + 1) * C + 1]
             classes = possible_classes(low[bag], windows)
-            assigned = np.empty(len(log_p), np.int64)
+            placed = np.empty((len(log_p), len(classes)), np.int64)
             filled = np.empty(len(classes), np.int64)
             moves = np.empty((len(classes), len(classes)))
+            m = copies[offsets[bag] : offsets[bag + 1]]
             possible[bag] = assign_potentials(
-                log_p, low[bag], windows, log_f, classes, assigned, filled, moves
+                log_p, low[bag], windows, log_f, classes, m, placed, filled, moves
             )

@@ -38,16 +38,23 @@ def classes_by_count(counts: IntArray) -> IntArray:
 
 
 @inline
-def tilt(log_probs: FloatArray, counts: IntArray, classes: IntArray, tilted: FloatArray) -> float:
+def tilt(
+    log_probs: FloatArray,
+    counts: IntArray,
+    classes: IntArray,
+    copies: IntArray,
+    tilted: FloatArray,
+) -> float:
     """Fill `tilted` (K, A) with tilted probabilities of the occurring classes; rows sum to 1.
 
-    Returns log P(S|X) - log P(S|tilted). Some labeling with these counts must be possible.
+    `copies` (K,) are the rows' weights. Returns log P(S|X) - log P(S|tilted). Some labeling with
+    these counts must be possible.
     """
     start = np.zeros(len(classes))
-    offset, error = _sinkhorn(log_probs, counts, classes, start, tilted)
+    offset, error = _sinkhorn(log_probs, counts, classes, copies, start, tilted)
     if error > _CLOSE:
-        _potentials(log_probs, counts, classes, start)
-        offset, error = _sinkhorn(log_probs, counts, classes, start, tilted)
+        _potentials(log_probs, counts, classes, copies, start)
+        offset, error = _sinkhorn(log_probs, counts, classes, copies, start, tilted)
     return offset
 
 
@@ -56,6 +63,7 @@ def _sinkhorn(
     log_probs: FloatArray,
     counts: IntArray,
     classes: IntArray,
+    copies: IntArray,
     start: FloatArray,
     tilted: FloatArray,
 ) -> tuple[float, float]:
@@ -66,7 +74,7 @@ def _sinkhorn(
         top = -np.inf
         for a in range(A):
             top = max(top, log_probs[k, classes[a]] + start[a])
-        offset += top
+        offset += copies[k] * top
         for a in range(A):
             tilted[k, a] = np.exp(log_probs[k, classes[a]] + start[a] - top)
     for a in range(A):
@@ -84,7 +92,7 @@ def _sinkhorn(
                 total += tilted[k, a] * factor[a]
             row[k] = 1.0 / total
             for a in range(A):
-                column[a] += tilted[k, a] * row[k]
+                column[a] += copies[k] * tilted[k, a] * row[k]
         error = 0.0
         for a in range(A):
             error = max(error, abs(column[a] * factor[a] - counts[classes[a]]))
@@ -95,7 +103,7 @@ def _sinkhorn(
             if not 1e-100 < factor[a] < 1e100:  # sums of products could leave the range of floats
                 return 0.0, np.inf
     for k in range(K):
-        offset -= np.log(row[k])
+        offset -= copies[k] * np.log(row[k])
         for a in range(A):
             tilted[k, a] *= row[k] * factor[a]
     for a in range(A):
@@ -105,13 +113,17 @@ def _sinkhorn(
 
 @inline
 def _potentials(
-    log_probs: FloatArray, counts: IntArray, classes: IntArray, potentials: FloatArray
+    log_probs: FloatArray,
+    counts: IntArray,
+    classes: IntArray,
+    copies: IntArray,
+    potentials: FloatArray,
 ) -> None:
     """Class potentials under which each instance's label in the best labeling is its best label."""
     K, A = len(log_probs), len(classes)
-    assigned = np.empty(K, np.int64)
+    placed = np.empty((K, A), np.int64)
     moves = np.empty((A, A))
-    assign(log_probs, counts, classes, assigned, moves)
+    assign(log_probs, counts, classes, copies, placed, moves)
     potentials[:] = 0.0
     for _ in range(A):
         changed = False
@@ -129,24 +141,26 @@ def assign(
     log_probs: FloatArray,
     counts: IntArray,
     classes: IntArray,
-    assigned: IntArray,
+    copies: IntArray,
+    placed: IntArray,
     moves: FloatArray,
 ) -> bool:
     """The most probable labeling with the given counts; False if there is none.
 
-    Successive shortest paths: instances come one at a time; where the class an instance wants is
-    full, a chain of moves frees a place. No chain passes a class twice, so each has an end.
-    `assigned` (K,) gets positions in `classes`; `moves` (A, A) gets the least loss of
-    log-probability of moving one instance from class a to class b.
+    Successive shortest paths: rows come one at a time, as many of their copies as can go the same
+    way; where the class they want is full, a chain of moves frees places. No chain passes a class
+    twice, so each has an end. `placed` (K, A) gets how many copies of each row are of the classes;
+    `moves` (A, A) gets the least loss of log-probability of moving one from class a to class b.
     """
     K, A = len(log_probs), len(classes)
     free = counts[classes].copy()
-    assigned[:] = -1
+    placed[:] = 0
     moves[:] = np.inf
     mover = np.full((A, A), -1)
     distance = np.empty(A)
     before = np.empty(A, np.int64)
-    for k in range(K):
+    k, left = 0, copies[0]
+    while k < K:
         for a in range(A):
             distance[a] = -log_probs[k, classes[a]]
             before[a] = -1
@@ -171,15 +185,48 @@ def assign(
                 end = a
         if end < 0:
             return False
-        free[end] -= 1
-        while before[end] >= 0:
-            origin = before[end]
-            assigned[mover[origin, end]] = end
-            moves_from(log_probs, classes, assigned, end, k, moves, mover)
-            end = origin
-        assigned[k] = end
-        moves_from(log_probs, classes, assigned, end, k + 1, moves, mover)
+        amount = most_along(before, mover, placed, end, min(left, free[end]))
+        free[end] -= amount
+        move_along(log_probs, classes, before, mover, placed, moves, end, k, amount)
+        left -= amount
+        if left == 0:
+            k += 1
+            left = copies[k] if k < K else 0
     return True
+
+
+@inline
+def most_along(before: IntArray, mover: IntArray, placed: IntArray, end: int, amount: int) -> int:
+    """How many copies can go along the chain of moves that ends in class `end`."""
+    while before[end] >= 0:
+        origin = before[end]
+        amount = min(amount, placed[mover[origin, end], origin])
+        end = origin
+    return amount
+
+
+@inline
+def move_along(
+    log_probs: FloatArray,
+    classes: IntArray,
+    before: IntArray,
+    mover: IntArray,
+    placed: IntArray,
+    moves: FloatArray,
+    end: int,
+    k: int,
+    amount: int,
+) -> None:
+    """Place so many copies of row k, moving others along the chain that ends in class `end`."""
+    while before[end] >= 0:
+        origin = before[end]
+        row = mover[origin, end]
+        placed[row, origin] -= amount
+        placed[row, end] += amount
+        moves_from(log_probs, classes, placed, end, k + 1, moves, mover)
+        end = origin
+    placed[k, end] += amount
+    moves_from(log_probs, classes, placed, end, k + 1, moves, mover)
 
 
 @inline
@@ -198,18 +245,18 @@ def leads_to(before: IntArray, b: int, a: int) -> bool:
 def moves_from(
     log_probs: FloatArray,
     classes: IntArray,
-    assigned: IntArray,
+    placed: IntArray,
     a: int,
-    placed: int,
+    rows: int,
     moves: FloatArray,
     mover: IntArray,
 ) -> None:
-    """Find anew the cheapest move out of class a among the instances placed so far."""
+    """Find anew the cheapest move out of class a among the first rows."""
     for b in range(len(classes)):
         moves[a, b] = np.inf
         mover[a, b] = -1
-    for k in range(placed):
-        if assigned[k] != a:
+    for k in range(rows):
+        if placed[k, a] == 0:
             continue
         own = log_probs[k, classes[a]]
         for b in range(len(classes)):

@@ -31,27 +31,31 @@ def tilt_potentials(
     begins: IntArray,
     log_f: FloatArray,
     classes: IntArray,
+    copies: IntArray,
     tilted: FloatArray,
     f: FloatArray,
     variance: FloatArray,
 ) -> float:
-    """Tilt a bag's probabilities and potentials.
+    """Tilt a bag's probabilities and potentials; `copies` (K,) are the rows' weights.
 
     Fills `tilted` (K, A), rows summing to 1, `f`, windows one after the other, each with a largest
     value of 1, and `variance` (A,) of a count with probabilities f. Returns log P(S|X) - log P(S)
     of what was tilted.
     """
     log_x = np.zeros(len(classes))
-    error = _newton(log_probs, low, begins, log_f, classes, log_x, tilted, f, variance)
-    if error > _CLOSE and len(log_probs) <= LARGE:
+    error = _newton(log_probs, low, begins, log_f, classes, copies, log_x, tilted, f, variance)
+    if error > _CLOSE and copies.sum() <= LARGE:
         # Far from 0 Newton's steps are too short: begin where the best labeling is.
         other = np.zeros(len(classes))
-        class_potentials(log_probs, low, begins, log_f, classes, other)
-        if _newton(log_probs, low, begins, log_f, classes, other, tilted, f, variance) < error:
+        class_potentials(log_probs, low, begins, log_f, classes, copies, other)
+        again = _newton(log_probs, low, begins, log_f, classes, copies, other, tilted, f, variance)
+        if again < error:
             log_x[:] = other
     column = np.empty(len(classes))
     mean = np.empty(len(classes))
-    offset = _phi(log_probs, low, begins, log_f, classes, log_x, tilted, f, column, mean, variance)
+    offset = _phi(
+        log_probs, low, begins, log_f, classes, copies, log_x, tilted, f, column, mean, variance
+    )
     place = 0
     for a in range(len(classes)):
         width = begins[classes[a] + 1] - begins[classes[a]]
@@ -67,6 +71,7 @@ def _newton(
     begins: IntArray,
     log_f: FloatArray,
     classes: IntArray,
+    copies: IntArray,
     log_x: FloatArray,
     tilted: FloatArray,
     f: FloatArray,
@@ -78,12 +83,14 @@ def _newton(
     mean = np.empty(A)
     step = np.empty(A)
     trial = np.empty(A)
-    value = _phi(log_probs, low, begins, log_f, classes, log_x, tilted, f, column, mean, variance)
+    value = _phi(
+        log_probs, low, begins, log_f, classes, copies, log_x, tilted, f, column, mean, variance
+    )
     error = np.abs(column - mean).max()
     for _ in range(_NEWTON_STEPS):
         if error < _CLOSE:
             break
-        hessian = covariance(tilted)
+        hessian = covariance(tilted, copies)
         for a in range(A):
             step[a] = column[a] - mean[a]
             hessian[a, a] += variance[a] + 1e-9 * (mean[a] + abs(step[a])) + 1e-12
@@ -97,7 +104,18 @@ def _newton(
             for a in range(A):
                 trial[a] = log_x[a] - scale * step[a]
             found = _phi(
-                log_probs, low, begins, log_f, classes, trial, tilted, f, column, mean, variance
+                log_probs,
+                low,
+                begins,
+                log_f,
+                classes,
+                copies,
+                trial,
+                tilted,
+                f,
+                column,
+                mean,
+                variance,
             )
             if found <= value - 1e-4 * scale * promised:
                 better = True
@@ -118,6 +136,7 @@ def _phi(
     begins: IntArray,
     log_f: FloatArray,
     classes: IntArray,
+    copies: IntArray,
     log_x: FloatArray,
     tilted: FloatArray,
     f: FloatArray,
@@ -131,10 +150,10 @@ def _phi(
     value = 0.0
     for k in range(K):
         total = _log_row(log_probs[k], classes, log_x)
-        value += total
+        value += copies[k] * total
         for a in range(A):
             tilted[k, a] = np.exp(log_probs[k, classes[a]] + log_x[a] - total)
-            column[a] += tilted[k, a]
+            column[a] += copies[k] * tilted[k, a]
     place = 0
     for a in range(A):
         c = classes[a]
@@ -175,6 +194,7 @@ def _log_row(log_p: FloatArray, classes: IntArray, log_x: FloatArray) -> float:
 @inline
 def cut_windows(
     tilted: FloatArray,
+    copies: IntArray,
     variance: FloatArray,
     low: IntArray,
     widths: IntArray,
@@ -198,8 +218,8 @@ def cut_windows(
     mean = np.zeros(A)
     for k in range(K):
         for a in range(A):
-            mean[a] += tilted[k, a]
-            spread[a] += tilted[k, a] * (1.0 - tilted[k, a])
+            mean[a] += copies[k] * tilted[k, a]
+            spread[a] += copies[k] * tilted[k, a] * (1.0 - tilted[k, a])
     for a in range(A):
         likely *= np.sqrt((variance[a] + 0.1) / (variance[a] + spread[a] + 0.1))
     lost = 0.0

@@ -99,7 +99,7 @@ def _curve(log_p: FloatArray, bags: Bags, direction: FloatArray, max_states: flo
     if not small.all():
         bad = int(np.argmin(small))
         raise RuntimeError(
-            f"the lattice of bag {bad} (size {bags.sizes[bad]}) is too large for auto, and second "
+            f"the lattice of bag {bad} (size {bags.totals[bad]}) is too large for auto, and second "
             'derivatives are those of the lattice; use engine="exact", or raise max_states.'
         )
     return curve_exact(log_p, bags, direction)

@@ -61,9 +61,9 @@ def bethe_posterior(
     and no class is left out of Sigma, to whose diagonal is added how wide f_c is: u v / (v - u), if
     the variance of the count is v by the other classes' messages alone and u with f_c.
 
-    In bags of more than 80 instances a class, or 2048 in all, the messages come from 12 to 25
-    values of the counts' characteristic functions. Counts that are not exact are taken as normal
-    in bags of more than 2048, if their variance is above 100.
+    In bags of more than 80 instances a class, or 2048 in all, and in those with weighted rows, the
+    messages come from 12 to 25 values of the counts' characteristic functions. Counts that are not
+    exact are taken as normal in bags of more than 2048, if their variance is above 100.
 
     Cost: about K^2 steps an iteration over all classes (K^2 log C where counts are improbable),
     K C^2 in such large bags, typically 5 to 15 iterations in all; memory K C.
@@ -136,23 +136,25 @@ def fill_bethe(
     max_iterations: int = MAX_ITERATIONS,
     large_count: int = _LARGE_COUNT,
 ) -> None:
-    """Compute the bags in `index`: their entries of `log_likelihood`, their rows of `weights`."""
+    """Compute the bags in `index`: their entries of `log_likelihood`, their rows of `weights`.
+
+    Of the three kernels, that for large bags takes weighted rows; the others see bags without.
+    """
     converged = np.ones(len(bags), dtype=np.bool_)
     balanced = np.ones(len(bags), dtype=np.bool_)
     how: tuple[Any, ...] = (correction, float(tolerance), max_iterations, LOG_G, SLOPE)
     found: tuple[Any, ...] = (log_likelihood, weights, converged, balanced)
 
     def run(part: IntArray) -> None:
-        _bethe(part, log_p, bags.offsets, bags.least, *how, *found)
+        _bethe(part, log_p, bags.offsets, bags.copies, bags.least, *how, *found)
 
     def run_potentials(part: IntArray) -> None:
         assert bags.potentials is not None
         known = (bags.least, bags.potentials.begins, bags.potentials.log_f)
-        bethe_with_potentials(part, log_p, bags.offsets, *known, *how, *found)
+        bethe_with_potentials(part, log_p, bags.offsets, bags.copies, *known, *how, *found)
 
-    is_large = bags.sizes[index] > np.where(
-        bags.is_sharp[index], min(large_count * bags.n_classes, LARGE), LARGE
-    )
+    most = np.where(bags.is_sharp[index], min(large_count * bags.n_classes, LARGE), LARGE)
+    is_large = (bags.sizes[index] > most) | (bags.totals > bags.sizes)[index]
     if is_large.any():
         _fill_large(index[is_large], log_p, bags, how, found)
         index = index[~is_large]
@@ -184,13 +186,13 @@ def fill_bethe(
 def _fill_large(
     index: IntArray, log_p: FloatArray, bags: Bags, how: tuple[Any, ...], found: tuple[Any, ...]
 ) -> None:
-    known = bags.potentials or of_counts(bags.least, bags.sizes)
+    known = bags.potentials or of_counts(bags.least, bags.totals)
     for array in (known.begins, known.log_f):
         array.setflags(write=False)  # as those of bags are: a kernel is compiled for one kind
 
     def run(part: IntArray) -> None:
         knowledge = (bags.least, known.begins, known.log_f)
-        bethe_of_large_bags(part, log_p, bags.offsets, *knowledge, *how, *found)
+        bethe_of_large_bags(part, log_p, bags.offsets, bags.copies, *knowledge, *how, *found)
 
     over_bags(run, index, 100.0 * bags.sizes[index] * bags.n_classes**2)
 
@@ -200,6 +202,7 @@ def _bethe(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     counts: IntArray,
     correction: bool,
     tolerance: float,
@@ -217,7 +220,8 @@ def _bethe(
         n = counts[bag][classes]
         K, A = offsets[bag + 1] - offsets[bag], len(classes)
         p = np.empty((K, A))
-        log_likelihood[bag] = tilt(log_probs[rows], counts[bag], classes, p)
+        m = copies[rows]
+        log_likelihood[bag] = tilt(log_probs[rows], counts[bag], classes, m, p)
         converged[bag] = True
         weights[rows] = 0.0
         if A > 1:
@@ -226,11 +230,11 @@ def _bethe(
             log_likelihood[bag] += _bethe_value(p, n, messages)
             if correction:
                 w = beliefs(p, messages)
-                log_likelihood[bag] += add_gap(w, np.zeros(A), A - 1, log_g, slope, p)
+                log_likelihood[bag] += add_gap(w, m, np.zeros(A), A - 1, log_g, slope, p)
                 again = _propagate(p, n, messages, tolerance, max_iterations)
                 converged[bag] = converged[bag] and again
             p = beliefs(p, messages)
-            balanced[bag] = balance(p, n)
+            balanced[bag] = balance(p, n, m)
         for k in range(K):
             for a in range(A):
                 weights[offsets[bag] + k, classes[a]] = p[k, a]

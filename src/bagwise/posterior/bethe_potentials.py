@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import FloatArray, IntArray
-from bagwise.posterior._balance import balance
+from bagwise.posterior._balance import balance, column_sum
 from bagwise.posterior._bethe import MOST, add_gap, beliefs, odds, totals
 from bagwise.posterior._flow import possible_classes
 from bagwise.posterior._kernels import inline, kernel
@@ -22,6 +22,7 @@ def bethe_with_potentials(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     low: IntArray,
     begins: IntArray,
     log_f: FloatArray,
@@ -41,19 +42,19 @@ def bethe_with_potentials(
         rows = slice(offsets[bag], offsets[bag + 1])
         windows = begins[bag * C : (bag + 1) * C + 1]
         classes = possible_classes(low[bag], windows)
-        K, A = offsets[bag + 1] - offsets[bag], len(classes)
+        K, A, m = offsets[bag + 1] - offsets[bag], len(classes), copies[rows]
         p = np.empty((K, A))
         whole_f = np.empty(windows[C] - windows[0])
         variance = np.empty(A)
         offset = tilt_potentials(
-            log_probs[rows], low[bag], windows, log_f, classes, p, whole_f, variance
+            log_probs[rows], low[bag], windows, log_f, classes, m, p, whole_f, variance
         )
         whole_low = low[bag][classes]
         whole = (windows[1:] - windows[:-1])[classes]
         bottom = np.empty(A, np.int64)
         widths = np.empty(A, np.int64)
         f = np.empty_like(whole_f)
-        lost = cut_windows(p, variance, whole_low, whole, whole_f, bottom, widths, f)
+        lost = cut_windows(p, m, variance, whole_low, whole, whole_f, bottom, widths, f)
         messages = np.ones((K, A))
         if A == 2:  # one factor is enough, and exact
             begin, joined = joined_windows(K, whole_low, whole, whole_f)
@@ -73,11 +74,12 @@ def bethe_with_potentials(
         log_likelihood[bag] = offset + value
         if correction:
             w = beliefs(p, messages)
-            log_likelihood[bag] += add_gap(w, width_of, A, log_g, slope, p)
+            log_likelihood[bag] += add_gap(w, m, width_of, A, log_g, slope, p)
             again = _propagate(p, bottom, widths, f, messages, tolerance, max_iterations)
             converged[bag] = converged[bag] and again
         p = beliefs(p, messages)
-        balanced[bag] = balance(p, targets_of(p, whole_low, whole)) if (whole == 1).any() else True
+        if (whole == 1).any():
+            balanced[bag] = balance(p, targets_of(p, m, whole_low, whole), m)
         write_weights(p, offsets[bag], classes, weights)
 
 
@@ -165,13 +167,13 @@ def _value(
 
 
 @inline
-def targets_of(w: FloatArray, low: IntArray, widths: IntArray) -> FloatArray:
+def targets_of(w: FloatArray, copies: IntArray, low: IntArray, widths: IntArray) -> FloatArray:
     """What columns should sum to: the count where only one is possible, else about what they do."""
     A = len(low)
     n = np.empty(A)
     fixed, free = 0.0, 0.0
     for a in range(A):
-        n[a] = w[:, a].sum()
+        n[a] = column_sum(w, a, copies)
         if widths[a] == 1:
             n[a] = low[a]
             fixed += n[a]
@@ -179,5 +181,5 @@ def targets_of(w: FloatArray, low: IntArray, widths: IntArray) -> FloatArray:
             free += n[a]
     for a in range(A):
         if widths[a] > 1:
-            n[a] *= (len(w) - fixed) / free
+            n[a] *= (copies.sum() - fixed) / free
     return n

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import number
 from bagwise.errors import InputError
+from bagwise.memory_size import shown_size
 from bagwise.posterior._engine import KERNELS, Engine, posterior
-from bagwise.posterior._kernels import inline, kernel, over_bags
+from bagwise.posterior._kernels import inline, kernel, over_bags, written_out
 from bagwise.posterior._result import Posterior, Values
 from bagwise.posterior._tilt import classes_by_count, tilt
 from bagwise.posterior.exact_potentials import curve_exact_potentials, fill_exact_potentials
@@ -90,8 +91,8 @@ def _fill(
         bad = int(np.argmax(states > max_states))
         needed = _lattice_bytes(bags.least[bad]) if bags.is_sharp[bad] else 8 * states[bad]
         raise InputError(
-            f"the exact lattice of bag {bad} (size {bags.sizes[bad]}) has {states[bad]:.3g} "
-            f"states, which need {_memory(needed)} of memory; "
+            f"the exact lattice of bag {bad} (size {bags.totals[bad]}) has {states[bad]:.3g} "
+            f"states, which need {shown_size(needed)} of memory; "
             f'max_states is {max_states:.0f}. Use engine="bethe" (or "auto"), or raise max_states.'
         )
 
@@ -116,7 +117,8 @@ def fill_exact(
 
     def run(part: IntArray) -> None:
         space = np.empty(2 * int(states[part].max()))
-        _exact(part, log_p, bags.offsets, bags.least, space, log_likelihood, weights)
+        known = (bags.offsets, bags.copies, bags.least)
+        _exact(part, log_p, *known, space, log_likelihood, weights)
 
     over_bags(run, index, states[index] * bags.n_classes)
 
@@ -134,7 +136,8 @@ def curve_exact(log_p: FloatArray, bags: Bags, direction: FloatArray, *_: float)
 
     def run(part: IntArray) -> None:
         space = np.empty(2 * int(states[part].max()), np.complex128)
-        _exact_curve(part, log_p, bags.offsets, bags.least, direction, space, bent)
+        known = (bags.offsets, bags.copies, bags.least)
+        _exact_curve(part, log_p, *known, direction, space, bent)
 
     sharp = np.flatnonzero(bags.is_sharp)
     if len(sharp):
@@ -157,19 +160,12 @@ def _lattice_bytes(counts: IntArray) -> float:
     return float(16 * np.prod(n + 1) + 16 * (len(n) - 1) * (n[:-2].sum() + 1) * block)
 
 
-def _memory(n_bytes: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if n_bytes < 1000:
-            return f"{n_bytes:.0f} {unit}"
-        n_bytes /= 1000
-    return f"{n_bytes:.3g} TB"
-
-
 @kernel
 def _exact(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     counts: IntArray,
     space: FloatArray,
     log_likelihood: FloatArray,
@@ -177,20 +173,23 @@ def _exact(
 ) -> None:
     for bag in index:
         rows = slice(offsets[bag], offsets[bag + 1])
-        log_p, w = log_probs[rows], weights[rows]
+        log_p, w, m = log_probs[rows], weights[rows], copies[rows]
         classes = classes_by_count(counts[bag])
         w[:] = 0.0
         if len(classes) == 1:
             w[:, classes[0]] = 1.0
-            log_likelihood[bag] = log_p[:, classes[0]].sum()
+            log_likelihood[bag] = (m * log_p[:, classes[0]]).sum()
             continue
         p = np.empty((len(log_p), len(classes)))
-        offset = tilt(log_p, counts[bag], classes, p)
+        offset = tilt(log_p, counts[bag], classes, m, p)
+        p = written_out(p, m)
         found = np.empty_like(p)
         log_likelihood[bag] = offset + np.log(_lattice(p, counts[bag][classes], space, found))
+        place = 0
         for k in range(len(w)):
             for a in range(len(classes)):
-                w[k, classes[a]] = found[k, a]
+                w[k, classes[a]] = found[place, a]
+            place += m[k]
 
 
 @kernel
@@ -198,6 +197,7 @@ def _exact_curve(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     counts: IntArray,
     direction: FloatArray,
     space: npt.NDArray[np.complex128],
@@ -205,22 +205,25 @@ def _exact_curve(
 ) -> None:
     for bag in index:
         rows = slice(offsets[bag], offsets[bag + 1])
-        log_p, v, slope = log_probs[rows], direction[rows], bent[rows]
+        log_p, v, slope, m = log_probs[rows], direction[rows], bent[rows], copies[rows]
         classes = classes_by_count(counts[bag])
         slope[:] = 0.0
         if len(classes) == 1:
             continue
         p = np.empty((len(log_p), len(classes)))
-        tilt(log_p, counts[bag], classes, p)
+        tilt(log_p, counts[bag], classes, m, p)
         moved = np.empty(p.shape, np.complex128)
         for k in range(len(p)):
             for a in range(len(classes)):
                 moved[k, a] = p[k, a] * (1.0 + 1j * (_STEP * v[k, classes[a]]))
+        moved = written_out(moved, m)
         found = np.empty_like(moved)
         _lattice(moved, counts[bag][classes], space, found)
+        place = 0
         for k in range(len(p)):
             for a in range(len(classes)):
-                slope[k, classes[a]] = found[k, a].imag / _STEP
+                slope[k, classes[a]] = found[place, a].imag / _STEP
+            place += m[k]
 
 
 @inline

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._flow import possible_classes
-from bagwise.posterior._kernels import inline, kernel, over_bags
+from bagwise.posterior._kernels import inline, kernel, over_bags, written_out
 from bagwise.posterior._windows import cut_windows, tilt_potentials
 
 _Numbers = npt.NDArray[Any]  # real, or complex for derivatives
@@ -48,6 +48,7 @@ def fill_exact_potentials(
             part,
             log_p,
             bags.offsets,
+            bags.copies,
             bags.least,
             known.begins,
             known.log_f,
@@ -69,9 +70,8 @@ def curve_exact_potentials(
     known = bags.potentials
 
     def run(part: IntArray) -> None:
-        _exact_curve(
-            part, log_p, bags.offsets, bags.least, known.begins, known.log_f, direction, bent
-        )
+        known_of = (bags.copies, bags.least, known.begins, known.log_f)
+        _exact_curve(part, log_p, bags.offsets, *known_of, direction, bent)
 
     over_bags(run, index, 40.0 * bags.sizes[index] * bags.n_classes**2)
 
@@ -81,6 +81,7 @@ def _exact(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     low: IntArray,
     begins: IntArray,
     log_f: FloatArray,
@@ -98,8 +99,11 @@ def _exact(
         p = np.empty((K, A))
         f = np.empty(windows[C] - windows[0])
         variance = np.empty(A)
-        offset = tilt_potentials(log_probs[rows], low[bag], windows, log_f, classes, p, f, variance)
-        found = np.empty((K, A))
+        offset = tilt_potentials(
+            log_probs[rows], low[bag], windows, log_f, classes, copies[rows], p, f, variance
+        )
+        p = written_out(p, copies[rows])
+        found = np.empty_like(p)
         P, states = _lattice(
             p, p, f, variance, low[bag][classes], windows, classes, max_states, found
         )
@@ -108,9 +112,11 @@ def _exact(
             continue
         log_likelihood[bag] = offset + np.log(P)
         weights[rows] = 0.0
-        for k in range(K):
+        place = 0
+        for k in range(offsets[bag], offsets[bag + 1]):
             for a in range(A):
-                weights[offsets[bag] + k, classes[a]] = found[k, a]
+                weights[k, classes[a]] = found[place, a]
+            place += copies[k]
 
 
 @kernel
@@ -118,6 +124,7 @@ def _exact_curve(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     low: IntArray,
     begins: IntArray,
     log_f: FloatArray,
@@ -133,18 +140,22 @@ def _exact_curve(
         p = np.empty((K, A))
         f = np.empty(windows[C] - windows[0])
         variance = np.empty(A)
-        tilt_potentials(log_probs[rows], low[bag], windows, log_f, classes, p, f, variance)
+        m = copies[rows]
+        tilt_potentials(log_probs[rows], low[bag], windows, log_f, classes, m, p, f, variance)
         moved = np.empty((K, A), np.complex128)
         for k in range(K):
             for a in range(A):
                 v = direction[offsets[bag] + k, classes[a]]
                 moved[k, a] = p[k, a] * (1.0 + 1j * (_STEP * v))
+        p, moved = written_out(p, m), written_out(moved, m)
         found = np.empty_like(moved)
         _lattice(p, moved, f, variance, low[bag][classes], windows, classes, np.inf, found)
         bent[rows] = 0.0
-        for k in range(K):
+        place = 0
+        for k in range(offsets[bag], offsets[bag + 1]):
             for a in range(A):
-                bent[offsets[bag] + k, classes[a]] = found[k, a].imag / _STEP
+                bent[k, classes[a]] = found[place, a].imag / _STEP
+            place += copies[k]
 
 
 @inline
@@ -168,7 +179,7 @@ def _lattice(
     cut_low = np.empty(A, np.int64)
     cut = np.empty(A, np.int64)
     cut_f = np.empty_like(f)
-    lost = cut_windows(p, variance, low, widths, f, cut_low, cut, cut_f)
+    lost = cut_windows(p, np.ones(K, np.int64), variance, low, widths, f, cut_low, cut, cut_f)
     states = count_states(cut_low + cut - 1, K)
     if states > max_states:
         return 0.0, states

@@ -40,35 +40,39 @@ def most_probable_labeling(log_probs: Any, bags: Bags) -> Any:
         bags: sizes and counts of the bags of these N instances.
 
     Returns:
-        (N,) labels: an array, or a tensor on the device of `log_probs`.
+        (N,) labels: an array, or a tensor on the device of `log_probs`. Of bags with weighted rows,
+        (N, C) how many of the instances that a row stands for carry each label.
 
     >>> log_probs = np.log([[.9, .1], [.8, .2], [.7, .3]])
     >>> most_probable_labeling(log_probs, Bags([3], [[1, 2]]))
     array([0, 1, 1])
+    >>> most_probable_labeling(log_probs[:2], Bags([2], [[4, 3]], weights=[5, 2]))
+    array([[4, 1],
+           [0, 2]])
     """
     if is_given_tensor(log_probs):
         return bridge().labeling_of_tensor(log_probs, bags)
     log_p, _ = checked(plain(log_probs, bags), bags)
-    labels = np.empty(len(log_p), dtype=np.int64)
+    labels = np.zeros(log_p.shape, dtype=np.int64)
 
     known = bags.potentials
     if known is not None:
         _refuse_bumps(known)
 
     def run(part: IntArray) -> None:
-        _label(part, log_p, bags.offsets, bags.least, labels)
+        _label(part, log_p, bags.offsets, bags.copies, bags.least, labels)
 
     def run_potentials(part: IntArray) -> None:
         assert known is not None
         _label_with_potentials(
-            part, log_p, bags.offsets, bags.least, known.begins, known.log_f, labels
+            part, log_p, bags.offsets, bags.copies, bags.least, known.begins, known.log_f, labels
         )
 
     for of_bags, which in ((run, bags.is_sharp), (run_potentials, ~bags.is_sharp)):
         index = np.flatnonzero(which)
         if len(index):
             over_bags(of_bags, index, bags.sizes[index] * (bags.sizes[index] + bags.n_classes**2.0))
-    return labels
+    return labels.argmax(axis=1) if bags.weights is None else labels
 
 
 def _refuse_bumps(known: Potentials) -> None:
@@ -89,15 +93,21 @@ def _refuse_bumps(known: Potentials) -> None:
 
 @kernel
 def _label(
-    index: IntArray, log_probs: FloatArray, offsets: IntArray, counts: IntArray, labels: IntArray
+    index: IntArray,
+    log_probs: FloatArray,
+    offsets: IntArray,
+    copies: IntArray,
+    counts: IntArray,
+    labels: IntArray,
 ) -> None:
     for bag in index:
         rows = slice(offsets[bag], offsets[bag + 1])
         classes = classes_by_count(counts[bag])
-        assigned = np.empty(offsets[bag + 1] - offsets[bag], np.int64)
+        placed = np.empty((offsets[bag + 1] - offsets[bag], len(classes)), np.int64)
         moves = np.empty((len(classes), len(classes)))
-        assign(log_probs[rows], counts[bag], classes, assigned, moves)
-        labels[rows] = classes[assigned]
+        assign(log_probs[rows], counts[bag], classes, copies[rows], placed, moves)
+        for a in range(len(classes)):
+            labels[rows, classes[a]] = placed[:, a]
 
 
 @kernel
@@ -105,6 +115,7 @@ def _label_with_potentials(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     low: IntArray,
     begins: IntArray,
     log_f: FloatArray,
@@ -115,10 +126,10 @@ def _label_with_potentials(
         rows = slice(offsets[bag], offsets[bag + 1])
         windows = begins[bag * C : (bag + 1) * C + 1]
         classes = possible_classes(low[bag], windows)
-        assigned = np.empty(offsets[bag + 1] - offsets[bag], np.int64)
+        placed = np.empty((offsets[bag + 1] - offsets[bag], len(classes)), np.int64)
         filled = np.empty(len(classes), np.int64)
         moves = np.empty((len(classes), len(classes)))
-        assign_potentials(
-            log_probs[rows], low[bag], windows, log_f, classes, assigned, filled, moves
-        )
-        labels[rows] = classes[assigned]
+        log_p, m = log_probs[rows], copies[rows]
+        assign_potentials(log_p, low[bag], windows, log_f, classes, m, placed, filled, moves)
+        for a in range(len(classes)):
+            labels[rows, classes[a]] = placed[:, a]

@@ -9,7 +9,7 @@ from bagwise.bags import FloatArray, IntArray
 from bagwise.posterior._balance import balance
 from bagwise.posterior._bethe import MOST, add_gap, beliefs, odds, totals
 from bagwise.posterior._flow import possible_classes
-from bagwise.posterior._kernels import inline, kernel
+from bagwise.posterior._kernels import LARGE, inline, kernel
 from bagwise.posterior._windows import cut_windows, joined_windows, tilt_potentials
 from bagwise.posterior.bethe_potentials import targets_of, write_weights
 from bagwise.posterior.fourier import leave_one_out, tilted_shares
@@ -17,6 +17,7 @@ from bagwise.posterior.fourier import leave_one_out, tilted_shares
 _NORMAL = 100.0  # variance from which a count is taken as normal
 _POINTS = 33  # probabilities of an instance for which its message is computed; others in between
 _LARGEST = 1e8  # variance of a factor that says nothing
+_LOSS = 1e-9  # largest share of P(S|X) that cutting windows may lose in bags that are not large
 
 
 @kernel
@@ -24,6 +25,7 @@ def bethe_of_large_bags(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     low: IntArray,
     begins: IntArray,
     log_f: FloatArray,
@@ -37,50 +39,62 @@ def bethe_of_large_bags(
     converged: npt.NDArray[np.bool_],
     balanced: npt.NDArray[np.bool_],
 ) -> None:
-    """As `bethe_with_potentials`, in time K C^2 rather than K^2 C.
+    """As `bethe_with_potentials`, in time K C^2 rather than K^2 C; also for weighted rows.
 
     Where a count is known exactly, its messages are those of `leave_one_out`. Where it is not, and
     the variance of N_-k is above 100, it is taken as normal. What that misses of its shape is
     nearly the same for all instances, so that it changes the class's factor rather than the
-    weights. A count that varies less has its mass in a narrow band, computed exactly.
+    weights. A count that varies less has its mass in a narrow band, computed exactly, and so does
+    any count of a bag that is here for its weights and not for its size.
     """
     C = low.shape[1]
     for bag in index:
         rows = slice(offsets[bag], offsets[bag + 1])
         windows = begins[bag * C : (bag + 1) * C + 1]
         classes = possible_classes(low[bag], windows)
-        K, A = offsets[bag + 1] - offsets[bag], len(classes)
+        K, A, m = offsets[bag + 1] - offsets[bag], len(classes), copies[rows]
+        total = m.sum()
+        normal = _NORMAL if total > LARGE else np.inf
         p = np.empty((K, A))
         whole_f = np.empty(windows[C] - windows[0])
         variance = np.empty(A)
         log_likelihood[bag] = tilt_potentials(
-            log_probs[rows], low[bag], windows, log_f, classes, p, whole_f, variance
+            log_probs[rows], low[bag], windows, log_f, classes, m, p, whole_f, variance
         )
         whole_low = low[bag][classes]
         whole = (windows[1:] - windows[:-1])[classes]
         bottom = np.empty(A, np.int64)
         widths = np.empty(A, np.int64)
         f = np.empty_like(whole_f)
-        cut_windows(p, variance, whole_low, whole, whole_f, bottom, widths, f)
+        lost = cut_windows(p, m, variance, whole_low, whole, whole_f, bottom, widths, f)
         messages = np.ones((K, A))
         if A == 2:  # one factor is enough
-            begin, joined = joined_windows(K, bottom, widths, f)
+            if total <= LARGE:
+                bottom, widths, f = whole_low, whole, whole_f
+            begin, joined = joined_windows(total, bottom, widths, f)
             yes, no = p[:, 0].copy(), p[:, 1].copy()
-            log_likelihood[bag] += _log_total(yes, no, begin, joined)[0]
-            _ratios(yes, no, begin, joined, messages[:, 0])
+            log_likelihood[bag] += _log_total(yes, no, m, normal, begin, joined)[0]
+            _ratios(yes, no, m, normal, begin, joined, messages[:, 0])
             p = beliefs(p, messages)
         elif A > 2:
             effective = np.empty(A)
-            converged[bag] = _propagate(p, bottom, widths, f, messages, tolerance, max_iterations)
-            log_likelihood[bag] += _value(p, bottom, widths, f, messages, effective)
+            how = (m, normal, tolerance, max_iterations)
+            converged[bag] = _propagate(p, bottom, widths, f, messages, how)
+            value = _value(p, bottom, widths, f, messages, m, normal, effective)
+            if total <= LARGE and lost > 0.0 and not np.log(lost) < np.log(_LOSS) + value:
+                bottom, widths, f = whole_low, whole, whole_f
+                messages[:] = 1.0
+                converged[bag] = _propagate(p, bottom, widths, f, messages, how)
+                value = _value(p, bottom, widths, f, messages, m, normal, effective)
+            log_likelihood[bag] += value
             if correction:
                 w = beliefs(p, messages)
-                log_likelihood[bag] += add_gap(w, effective, A, log_g, slope, p)
-                again = _propagate(p, bottom, widths, f, messages, tolerance, max_iterations)
+                log_likelihood[bag] += add_gap(w, m, effective, A, log_g, slope, p)
+                again = _propagate(p, bottom, widths, f, messages, how)
                 converged[bag] = converged[bag] and again
             p = beliefs(p, messages)
         if A > 1 and (whole == 1).any():
-            balanced[bag] = balance(p, targets_of(p, whole_low, whole))
+            balanced[bag] = balance(p, targets_of(p, m, whole_low, whole), m)
         write_weights(p, offsets[bag], classes, weights)
 
 
@@ -91,10 +105,10 @@ def _propagate(
     widths: IntArray,
     f: FloatArray,
     messages: FloatArray,
-    tolerance: float,
-    max_iterations: int,
+    how: tuple[IntArray, float, float, int],
 ) -> bool:
     """Iterate the messages of the classes, one class after the other, until beliefs stand still."""
+    copies, normal, tolerance, max_iterations = how
     K, A = p.shape
     total = np.empty(K)
     rest = np.empty(K)
@@ -107,7 +121,7 @@ def _propagate(
         begin = 0
         for a in range(A):
             odds(p, messages, total, a, rest, yes, no)
-            _ratios(yes, no, low[a], f[begin : begin + widths[a]], ratio)
+            _ratios(yes, no, copies, normal, low[a], f[begin : begin + widths[a]], ratio)
             begin += widths[a]
             for k in range(K):
                 before = p[k, a] * messages[k, a] / (rest[k] + p[k, a] * messages[k, a])
@@ -126,6 +140,8 @@ def _value(
     widths: IntArray,
     f: FloatArray,
     messages: FloatArray,
+    copies: IntArray,
+    normal: float,
     effective: FloatArray,
 ) -> float:
     """As that of `bethe_potentials`."""
@@ -137,46 +153,59 @@ def _value(
     totals(p, messages, total)
     value = 0.0
     for k in range(K):
-        value -= (A - 1) * np.log(total[k])
+        value -= copies[k] * (A - 1) * np.log(total[k])
     begin = 0
     for a in range(A):
         odds(p, messages, total, a, rest, yes, no)
         window = f[begin : begin + widths[a]]
         begin += widths[a]
-        spread = (yes * no).sum()
-        log_total, narrowed = _log_total(yes, no, low[a], window)
+        spread = (copies * yes * no).sum()
+        log_total, narrowed = _log_total(yes, no, copies, normal, low[a], window)
         effective[a] = _LARGEST
         if narrowed < spread:
             effective[a] = min(narrowed * spread / (spread - narrowed), _LARGEST)
         value += log_total
         for k in range(K):
-            value += np.log(p[k, a] + rest[k])
+            value += copies[k] * np.log(p[k, a] + rest[k])
     return float(value)
 
 
 @inline
-def _log_total(yes: FloatArray, no: FloatArray, low: int, f: FloatArray) -> tuple[float, float]:
-    """log of sum_m P(N = m) f(m), and the variance of m under these weights."""
-    if len(f) == 1 and 0 < low < len(yes):
-        return _log_probability(yes, no, low) + np.log(f[0]), 0.0
-    spread = (yes * no).sum()
-    if spread >= _NORMAL:
-        return _normal(yes.sum(), spread, low, f)
-    first, band = _band(yes, no)
+def _log_total(
+    yes: FloatArray, no: FloatArray, copies: IntArray, normal: float, low: int, f: FloatArray
+) -> tuple[float, float]:
+    """log of sum_m P(N = m) f(m), and the variance of m under these weights.
+
+    From a variance of `normal` on, N is taken as normal.
+    """
+    if len(f) == 1 and 0 < low < copies.sum():
+        return _log_probability(yes, no, copies, low) + np.log(f[0]), 0.0
+    spread = (copies * yes * no).sum()
+    if spread >= normal:
+        return _normal((copies * yes).sum(), spread, low, f)
+    first, band = _band(yes, no, copies)
     return _moments(first, band, low, f)
 
 
 @inline
-def _ratios(yes: FloatArray, no: FloatArray, low: int, f: FloatArray, ratio: FloatArray) -> None:
+def _ratios(
+    yes: FloatArray,
+    no: FloatArray,
+    copies: IntArray,
+    normal: float,
+    low: int,
+    f: FloatArray,
+    ratio: FloatArray,
+) -> None:
     """ratio[k] = sum_m P(N_-k = m) f(m + 1) / sum_m P(N_-k = m) f(m), clipped."""
-    if len(f) == 1 and 0 < low < len(yes):
-        _sharp_ratios(yes, no, low, ratio)
+    if len(f) == 1 and 0 < low < copies.sum():
+        _sharp_ratios(yes, no, copies, low, ratio)
         return
-    spread = (yes * no).sum()
-    if spread < _NORMAL:
-        _band_ratios(yes, no, low, f, ratio)
+    spread = (copies * yes * no).sum()
+    if spread < normal:
+        _band_ratios(yes, no, copies, low, f, ratio)
         return
-    mean = yes.sum()
+    mean = (copies * yes).sum()
     table = np.empty(_POINTS)  # of the logarithm, by the instance's own probability
     for i in range(_POINTS):
         own = i / (_POINTS - 1)
@@ -191,24 +220,26 @@ def _ratios(yes: FloatArray, no: FloatArray, low: int, f: FloatArray, ratio: Flo
 
 
 @inline
-def _log_probability(yes: FloatArray, no: FloatArray, n: int) -> float:
+def _log_probability(yes: FloatArray, no: FloatArray, copies: IntArray, n: int) -> float:
     """log P(N = n)."""
     tilted_yes, tilted_no = yes.copy(), no.copy()
-    log_x = tilted_shares(tilted_yes, tilted_no, n)
+    log_x = tilted_shares(tilted_yes, tilted_no, copies, n)
     below, at = np.empty_like(yes), np.empty_like(yes)
-    value: float = np.log(leave_one_out(tilted_yes, tilted_no, n, below, at)) - n * log_x
+    value: float = np.log(leave_one_out(tilted_yes, tilted_no, copies, n, below, at)) - n * log_x
     for k in range(len(yes)):
-        value += np.log(yes[k] * np.exp(log_x) + no[k])
+        value += copies[k] * np.log(yes[k] * np.exp(log_x) + no[k])
     return float(value)
 
 
 @inline
-def _sharp_ratios(yes: FloatArray, no: FloatArray, n: int, ratio: FloatArray) -> None:
+def _sharp_ratios(
+    yes: FloatArray, no: FloatArray, copies: IntArray, n: int, ratio: FloatArray
+) -> None:
     """ratio[k] = P(N_-k = n - 1) / P(N_-k = n), clipped."""
     tilted_yes, tilted_no = yes.copy(), no.copy()
-    x = np.exp(tilted_shares(tilted_yes, tilted_no, n))
+    x = np.exp(tilted_shares(tilted_yes, tilted_no, copies, n))
     below, at = np.empty_like(yes), np.empty_like(yes)
-    leave_one_out(tilted_yes, tilted_no, n, below, at)
+    leave_one_out(tilted_yes, tilted_no, copies, n, below, at)
     for k in range(len(yes)):
         above, here = x * max(below[k], 0.0), max(at[k], 0.0)
         ratio[k] = MOST if above >= MOST * here else max(above / here, 1.0 / MOST)
@@ -233,26 +264,27 @@ def _normal(mean: float, variance: float, low: int, f: FloatArray) -> tuple[floa
 
 
 @inline
-def _band(yes: FloatArray, no: FloatArray) -> tuple[int, FloatArray]:
+def _band(yes: FloatArray, no: FloatArray, copies: IntArray) -> tuple[int, FloatArray]:
     """P(N = first), P(N = first + 1), ...: where the sum of all variables has its mass.
 
     A window moves with the mean of the sums so far, whose variance is no larger than the last.
     """
-    reach = int(12.0 * np.sqrt((yes * no).sum())) + 40
+    reach = int(12.0 * np.sqrt((copies * yes * no).sum())) + 40
     band = np.zeros(2 * reach + 1)
     band[reach] = 1.0
     first = -reach
     mean = 0.0
     for k in range(len(yes)):
-        for i in range(2 * reach, 0, -1):
-            band[i] = band[i] * no[k] + band[i - 1] * yes[k]
-        band[0] *= no[k]
-        mean += yes[k]
-        if mean - first > reach + 1.0:
-            for i in range(2 * reach):
-                band[i] = band[i + 1]
-            band[2 * reach] = 0.0
-            first += 1
+        for _ in range(copies[k]):
+            for i in range(2 * reach, 0, -1):
+                band[i] = band[i] * no[k] + band[i - 1] * yes[k]
+            band[0] *= no[k]
+            mean += yes[k]
+            if mean - first > reach + 1.0:
+                for i in range(2 * reach):
+                    band[i] = band[i + 1]
+                band[2 * reach] = 0.0
+                first += 1
     return first, band
 
 
@@ -273,14 +305,14 @@ def _moments(first: int, band: FloatArray, low: int, f: FloatArray) -> tuple[flo
 
 @inline
 def _band_ratios(
-    yes: FloatArray, no: FloatArray, low: int, f: FloatArray, ratio: FloatArray
+    yes: FloatArray, no: FloatArray, copies: IntArray, low: int, f: FloatArray, ratio: FloatArray
 ) -> None:
     """The ratios of a count in a narrow band: an instance is divided out of it.
 
     From the side on which errors shrink: from below if it is rather not of the class, else from
     above.
     """
-    first, band = _band(yes, no)
+    first, band = _band(yes, no, copies)
     width = len(band)
     without = np.empty(width)
     for k in range(len(yes)):

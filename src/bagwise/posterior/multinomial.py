@@ -49,10 +49,11 @@ def _fill(
     # log (K-1)! / prod_c n_c!, the part of the multinomial coefficient all y share
     counts = likely_counts(log_p, bags)
     factorials = _log_factorial(bags.least) if bags.potentials is None else gammaln(counts + 1)
-    shared = _log_factorial(bags.sizes - 1) - factorials.sum(axis=1)
+    shared = _log_factorial(bags.totals - 1) - factorials.sum(axis=1)
 
     def run(index: IntArray) -> None:
-        _multinomial(index, log_p, bags.offsets, counts, shared, log_likelihood, weights, gradient)
+        known = (bags.offsets, bags.copies, counts, shared)
+        _multinomial(index, log_p, *known, log_likelihood, weights, gradient)
 
     over_bags(run, np.arange(len(bags)), 100.0 * bags.sizes * bags.n_classes)
     return gradient
@@ -72,6 +73,7 @@ def _multinomial(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     counts: IntArray | FloatArray,
     shared: FloatArray,
     log_likelihood: FloatArray,
@@ -83,49 +85,56 @@ def _multinomial(
         rows = slice(offsets[bag], offsets[bag + 1])
         n, w, slope = counts[bag], weights[rows], gradient[rows]
         log_p = log_probs[rows].copy()
-        K = len(log_p)
+        K, m = len(log_p), copies[rows]
+        total = m.sum()
         scale = 0.0
         for k in range(K):
             row = log_sum_exp(log_p[k])
             log_p[k] -= row
-            scale += row
+            scale += m[k] * row
 
         top = np.empty(C, np.int64)  # the instance most probably of class c
         second = np.empty(C)  # log of the largest probability of the others
         mean = np.full((K, C), -np.inf)  # log mean_{j != k} p[j, c]
-        if K > 1:
+        if total > 1:
             for c in range(C):
-                _log_means_without_one(log_p, c, top, second, mean)
+                _log_means_without_one(log_p, m, c, top, second, mean)
         value = 0.0
         for k in range(K):
-            value += _weigh(log_p[k], mean[k], n, w[k])
-        log_likelihood[bag] = scale + value / K + shared[bag]
+            value += m[k] * _weigh(log_p[k], mean[k], n, w[k])
+        log_likelihood[bag] = scale + value / total + shared[bag]
 
-        # d/d log p[j, c]: own term, and through the means of all other instances k.
+        # d/d log p[j, c] of one copy: own term, and through the means of all other instances k.
         slope[:] = w
-        if K > 1:
+        if total > 1:
             for c in range(C):
                 if n[c] > 0:
-                    _through_means(log_p, c, n[c], top[c], second[c], mean, w, slope)
+                    _through_means(log_p, m, c, n[c], top[c], second[c], mean, w, slope)
         for k in range(K):  # back through the normalisation of the rows
-            total = slope[k].sum() / K
+            own = slope[k].sum() / total
             for c in range(C):
-                slope[k, c] = slope[k, c] / K + np.exp(log_p[k, c]) * (1.0 - total)
+                slope[k, c] = slope[k, c] / total + np.exp(log_p[k, c]) * (1.0 - own)
 
 
 @inline
 def _log_means_without_one(
-    log_p: FloatArray, c: int, top: IntArray, second: FloatArray, mean: FloatArray
+    log_p: FloatArray,
+    copies: IntArray,
+    c: int,
+    top: IntArray,
+    second: FloatArray,
+    mean: FloatArray,
 ) -> None:
     """Fill mean[:, c]. Relative to the largest p[j, c], leaving out any other k is a harmless
-    subtraction; the largest itself is left out by summing the others relative to the second.
+    subtraction; the largest itself is left out by summing the others relative to the second, which
+    is as large if there are copies of the largest.
     """
     K = len(log_p)
     best = 0
     for k in range(1, K):
         if log_p[k, c] > log_p[best, c]:
             best = k
-    runner_up = -np.inf
+    runner_up = -np.inf if copies[best] == 1 else log_p[best, c]
     for k in range(K):
         if k != best:
             runner_up = max(runner_up, log_p[k, c])
@@ -135,16 +144,18 @@ def _log_means_without_one(
         return
     total = 0.0
     others = 0.0
+    rest_size = copies.sum() - 1
     for k in range(K):
-        total += np.exp(log_p[k, c] - log_p[best, c])
-        if k != best and runner_up > -np.inf:
-            others += np.exp(log_p[k, c] - runner_up)
+        total += copies[k] * np.exp(log_p[k, c] - log_p[best, c])
+        left = copies[k] - (1 if k == best else 0)
+        if left > 0 and runner_up > -np.inf:
+            others += left * np.exp(log_p[k, c] - runner_up)
     for k in range(K):
         if k != best:
             rest = total - np.exp(log_p[k, c] - log_p[best, c])
-            mean[k, c] = log_p[best, c] + np.log(rest / (K - 1))
+            mean[k, c] = log_p[best, c] + np.log(rest / rest_size)
     if runner_up > -np.inf:
-        mean[best, c] = runner_up + np.log(others / (K - 1))
+        mean[best, c] = runner_up + np.log(others / rest_size)
 
 
 @inline
@@ -180,6 +191,7 @@ def _weigh(log_p: FloatArray, mean: FloatArray, n: IntArray, w: FloatArray) -> f
 @inline
 def _through_means(
     log_p: FloatArray,
+    copies: IntArray,
     c: int,
     n: int,
     best: int,
@@ -188,23 +200,26 @@ def _through_means(
     w: FloatArray,
     slope: FloatArray,
 ) -> None:
-    """Add sum over k != j of (n_c - w[k, c]) p[j, c] / sum_{i != k} p[i, c] to slope[j, c]."""
-    K = len(log_p)
+    """Add sum over k != j of (n_c - w[k, c]) p[j, c] / sum_{i != k} p[i, c] to slope[j, c].
+
+    k are all instances but one copy of row j.
+    """
+    K, rest_size = len(log_p), copies.sum() - 1
     top = log_p[best, c]
     if top == -np.inf:
         return
     total = 0.0  # over k != best, relative to the largest probability
     for k in range(K):
         if k != best:
-            total += (n - w[k, c]) * np.exp(top - mean[k, c]) / (K - 1)
+            total += copies[k] * (n - w[k, c]) * np.exp(top - mean[k, c]) / rest_size
     from_best = 0.0
     if second > -np.inf:
-        from_best = (n - w[best, c]) * np.exp(second - mean[best, c]) / (K - 1)
+        from_best = (n - w[best, c]) * np.exp(second - mean[best, c]) / rest_size
     for j in range(K):
         if j == best:
-            slope[j, c] += total
+            slope[j, c] += total + (copies[best] - 1) * from_best
         else:
-            own = (n - w[j, c]) * np.exp(top - mean[j, c]) / (K - 1)
+            own = (n - w[j, c]) * np.exp(top - mean[j, c]) / rest_size
             slope[j, c] += np.exp(log_p[j, c] - top) * max(total - own, 0.0)
             if second > -np.inf:
-                slope[j, c] += np.exp(log_p[j, c] - second) * from_best
+                slope[j, c] += copies[best] * np.exp(log_p[j, c] - second) * from_best

@@ -14,7 +14,7 @@ _LEAST = 64  # instances from which it is faster than the lattice
 
 def is_pair(bags: Bags) -> npt.NDArray[np.bool_]:
     """(B,) whether two classes occur, in so many instances that `fill_pairs` is worth it."""
-    found: npt.NDArray[np.bool_] = bags.sizes >= _LEAST
+    found: npt.NDArray[np.bool_] = bags.totals >= _LEAST
     if found.any():
         found = found & ((bags.most > 0).sum(axis=1) == 2)
     return found
@@ -33,7 +33,7 @@ def fill_pairs(
     """
 
     def run(part: IntArray) -> None:
-        _pairs(part, log_p, bags.offsets, bags.least, log_likelihood, weights)
+        _pairs(part, log_p, bags.offsets, bags.copies, bags.least, log_likelihood, weights)
 
     over_bags(run, index, 100.0 * bags.sizes[index])
 
@@ -43,6 +43,7 @@ def _pairs(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     counts: IntArray,
     log_likelihood: FloatArray,
     weights: FloatArray,
@@ -55,17 +56,18 @@ def _pairs(
         n = counts[bag, one]
         logits = log_p[:, one] - log_p[:, two]
         yes, no = np.empty_like(logits), np.empty_like(logits)
-        x = tilted_odds(logits, n, yes, no)
+        m = copies[offsets[bag] : offsets[bag + 1]]
+        x = tilted_odds(logits, m, n, yes, no)
         below, at = np.empty_like(logits), np.empty_like(logits)
-        value = np.log(leave_one_out(yes, no, n, below, at))
+        value = np.log(leave_one_out(yes, no, m, n, below, at))
         w[:] = 0.0
         hot = 0  # instances rather of the first class
         for k in range(len(logits)):
             if logits[k] + x > 0.0:
-                hot += 1
-                value += log_p[k, one] - np.log(yes[k])
+                hot += m[k]
+                value += m[k] * (log_p[k, one] - np.log(yes[k]))
             else:
-                value += log_p[k, two] - np.log(no[k])
+                value += m[k] * (log_p[k, two] - np.log(no[k]))
             first, second = yes[k] * max(below[k], 0.0), no[k] * max(at[k], 0.0)
             w[k, one] = first / (first + second)
             w[k, two] = second / (first + second)

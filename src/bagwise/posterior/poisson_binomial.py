@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.posterior._kernels import inline, kernel, over_bags
+from bagwise.posterior._kernels import inline, kernel, over_bags, written_out
 
 _LEAST = 1e-4  # of the largest probability: smaller ones lose too many digits to be divided out
 
@@ -252,7 +252,8 @@ def count_probabilities(
     below, at = np.empty(bags.counts.shape), np.empty(bags.counts.shape)
 
     def run(part: IntArray) -> None:
-        _count_probabilities(part, log_probs, bags.offsets, bags.counts, below, at)
+        known = (bags.offsets, bags.copies, bags.counts)
+        _count_probabilities(part, log_probs, *known, below, at)
 
     over_bags(run, np.arange(len(bags)), 1.0 * bags.sizes**2)
     return below, at
@@ -263,14 +264,16 @@ def _count_probabilities(
     index: IntArray,
     log_probs: npt.NDArray[np.floating],
     offsets: IntArray,
+    copies: IntArray,
     counts: IntArray,
     below: FloatArray,
     at: FloatArray,
 ) -> None:
     for bag in index:
         for c in range(counts.shape[1]):
-            log_p = log_probs[offsets[bag] : offsets[bag + 1], c]
-            yes = np.exp(log_p.astype(np.float64))
+            rows = slice(offsets[bag], offsets[bag + 1])
+            yes = np.exp(log_probs[rows, c : c + 1].astype(np.float64))
+            yes = written_out(yes, copies[rows])[:, 0].copy()
             found = _probabilities_up_to(yes, 1.0 - yes, counts[bag, c])
             below[bag, c] = found[:-1].sum()
             at[bag, c] = found[-1]
@@ -291,7 +294,7 @@ def count_intervals(
     low, high = np.empty_like(bags.least), np.empty_like(bags.least)
 
     def run(part: IntArray) -> None:
-        _count_intervals(part, log_probs, bags.offsets, (1 - level) / 2, low, high)
+        _count_intervals(part, log_probs, bags.offsets, bags.copies, (1 - level) / 2, low, high)
 
     over_bags(run, np.arange(len(bags)), 15.0 * bags.sizes**1.5 * bags.n_classes)
     return low, high
@@ -302,18 +305,21 @@ def _count_intervals(
     index: IntArray,
     log_probs: npt.NDArray[np.floating],
     offsets: IntArray,
+    copies: IntArray,
     tail: float,
     low: IntArray,
     high: IntArray,
 ) -> None:
     for bag in index:
         for c in range(log_probs.shape[1]):
-            log_p = log_probs[offsets[bag] : offsets[bag + 1], c].astype(np.float64)
+            rows = slice(offsets[bag], offsets[bag + 1])
+            log_p = log_probs[rows, c : c + 1].astype(np.float64)
+            log_p = written_out(log_p, copies[rows])
             found = np.zeros(len(log_p) + 1)
             found[0] = 1.0
             first, last = 0, 0  # counts outside have next to no probability
             for k in range(len(log_p)):
-                yes = np.exp(log_p[k])
+                yes = np.exp(log_p[k, 0])
                 last += 1
                 for m in range(last, first, -1):
                     found[m] = found[m] * (1.0 - yes) + found[m - 1] * yes

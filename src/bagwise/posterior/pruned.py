@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.posterior._kernels import inline, kernel, over_bags
+from bagwise.posterior._kernels import inline, kernel, over_bags, written_out
 from bagwise.posterior._tilt import classes_by_count, tilt
 
 _TOLERANCE = 5e-7  # largest share of P(S|X) that may be lost
@@ -43,10 +43,11 @@ def fill_pruned(
     """
     done = np.zeros(len(bags), dtype=np.bool_)
     found = (log_likelihood, weights, bound, done)
-    tried = index[bags.sizes[index] <= _LARGEST]
+    tried = index[bags.totals[index] <= _LARGEST]
 
     def run(part: IntArray) -> None:
-        _pruned(part, log_p, bags.offsets, bags.least, most, cut, tolerance, *found)
+        offsets, copies = bags.offsets, bags.copies
+        _pruned(part, log_p, offsets, copies, bags.least, most, cut, tolerance, *found)
 
     over_bags(run, tried, 50.0 * bags.sizes[tried] ** 2)
     return index[~done[index]]
@@ -57,6 +58,7 @@ def _pruned(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     counts: IntArray,
     most: int,
     cut: float,
@@ -79,16 +81,18 @@ def _pruned(
     table = np.empty(places, np.int32)
     for bag in index:
         rows = slice(offsets[bag], offsets[bag + 1])
-        log_p, w = log_probs[rows], weights[rows]
+        log_p, w, m = log_probs[rows], weights[rows], copies[rows]
         classes = classes_by_count(counts[bag])
         n = counts[bag][classes]
-        K, A = len(log_p), len(classes)
-        tilted = np.empty((K, A))
-        offset = tilt(log_p, counts[bag], classes, tilted)
+        A = len(classes)
+        tilted = np.empty((len(log_p), A))
+        offset = tilt(log_p, counts[bag], classes, m, tilted)
         order = _by_best_class(tilted)
         p = tilted[order]
-        if _expected_states(p) > _HOPE * most:
+        if _is_hopeless(p, m[order], most):
             continue
+        p = written_out(p, m[order])
+        K = len(p)
         begins = np.zeros(A + 1, np.int64)
         begins[1:] = np.cumsum(n + 1)
         rest = _counts_of_the_rest(p, n, begins)
@@ -110,36 +114,42 @@ def _pruned(
         log_likelihood[bag] = offset + np.log(P)
         found = _backward(p, mass, child, first)
         w[:] = 0.0
-        for k in range(K):
+        place = 0
+        for k in order:
             for a in range(A):
-                w[order[k], classes[a]] = found[k, a]
+                w[k, classes[a]] = found[place, a]
+            place += m[k]
 
 
 @inline
-def _expected_states(p: FloatArray) -> float:
-    """A guess, good to a factor of about three, so that hopeless bags are not begun.
+def _is_hopeless(p: FloatArray, copies: IntArray, most: int) -> bool:
+    """Whether a bag needs too many states, by a guess that is good to a factor of about three.
 
     The counts of the first k instances, given the bag's, spread with the variance v of a bridge;
-    prod_a sqrt(1 + 16 v_a), summed over k, grows with the number of states (fitted on generated
-    bags of 20 to 300 instances and 3 to 30 classes).
+    prod_a sqrt(1 + 16 v_a), summed over k, grows with the number of states: they are 50 times its
+    power of .8 (fitted on generated bags of 20 to 300 instances and 3 to 30 classes).
     """
     K, A = p.shape
+    largest = (_HOPE * most / 50.0) ** 1.25
     before = np.zeros(A)
     behind = np.zeros(A)
     for k in range(K):
         for a in range(A):
-            behind[a] += p[k, a] * (1.0 - p[k, a])
+            behind[a] += copies[k] * p[k, a] * (1.0 - p[k, a])
     volume = 0.0
     for k in range(K):
-        layer = 1.0
-        for a in range(A):
-            variance = p[k, a] * (1.0 - p[k, a])
-            before[a] += variance
-            behind[a] = max(behind[a] - variance, 0.0)
-            if before[a] * behind[a] > 0.0:
-                layer *= np.sqrt(1.0 + 16.0 / (1.0 / before[a] + 1.0 / behind[a]))
-        volume += layer
-    return float(50.0 * volume**0.8)
+        for _ in range(copies[k]):
+            layer = 1.0
+            for a in range(A):
+                variance = p[k, a] * (1.0 - p[k, a])
+                before[a] += variance
+                behind[a] = max(behind[a] - variance, 0.0)
+                if before[a] * behind[a] > 0.0:
+                    layer *= np.sqrt(1.0 + 16.0 / (1.0 / before[a] + 1.0 / behind[a]))
+            volume += layer
+            if volume > largest:
+                return True
+    return False
 
 
 @inline

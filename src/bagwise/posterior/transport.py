@@ -61,7 +61,8 @@ def _fill(
     counts = likely_counts(log_p, bags)
 
     def run(index: IntArray) -> None:
-        _transport(index, log_p, bags.offsets, counts, epsilon, steps, log_likelihood, weights)
+        known = (bags.offsets, bags.copies, counts)
+        _transport(index, log_p, *known, epsilon, steps, log_likelihood, weights)
 
     over_bags(run, np.arange(len(bags)), 2.0 * steps * bags.sizes * bags.n_classes)
 
@@ -74,6 +75,7 @@ def _transport(
     index: IntArray,
     log_probs: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     counts: IntArray | FloatArray,
     epsilon: float,
     iterations: int,
@@ -94,22 +96,24 @@ def _transport(
                 plan[k, a] = (log_p[k, classes[a]] - scale) / epsilon
         if plan.min() > _SMALLEST:
             plan = np.exp(plan)
-            _scale(plan, n, iterations)
+            _scale(plan, n, copies[rows], iterations)
         else:
-            _scale_logs(plan, n, iterations)
+            _scale_logs(plan, n, copies[rows], iterations)
         value = 0.0
         for k in range(K):
             for a in range(A):
                 w = plan[k, a]
                 weights[offsets[bag] + k, classes[a]] = w
                 if w > 0.0:
-                    value += w * (log_p[k, classes[a]] - epsilon * np.log(w))
+                    value += (
+                        copies[offsets[bag] + k] * w * (log_p[k, classes[a]] - epsilon * np.log(w))
+                    )
         log_likelihood[bag] = value
 
 
 @inline
-def _scale(plan: FloatArray, n: IntArray, iterations: int) -> None:
-    """Scale columns and rows of `plan` in place."""
+def _scale(plan: FloatArray, n: IntArray, copies: IntArray, iterations: int) -> None:
+    """Scale columns and rows of `plan` in place; `copies` (K,) are the rows' weights."""
     K, A = plan.shape
     row = np.ones(K)
     column = np.empty(A)
@@ -117,7 +121,7 @@ def _scale(plan: FloatArray, n: IntArray, iterations: int) -> None:
         column[:] = 0.0
         for k in range(K):
             for a in range(A):
-                column[a] += plan[k, a] * row[k]
+                column[a] += copies[k] * plan[k, a] * row[k]
         for a in range(A):
             column[a] = n[a] / column[a]
         for k in range(K):
@@ -131,7 +135,7 @@ def _scale(plan: FloatArray, n: IntArray, iterations: int) -> None:
 
 
 @inline
-def _scale_logs(plan: FloatArray, n: IntArray, iterations: int) -> None:
+def _scale_logs(plan: FloatArray, n: IntArray, copies: IntArray, iterations: int) -> None:
     """The same from and on logarithms."""
     K, A = plan.shape
     row = np.zeros(K)
@@ -143,7 +147,7 @@ def _scale_logs(plan: FloatArray, n: IntArray, iterations: int) -> None:
                 top = max(top, plan[k, a] + row[k])
             total = 0.0
             for k in range(K):
-                total += np.exp(plan[k, a] + row[k] - top)
+                total += copies[k] * np.exp(plan[k, a] + row[k] - top)
             column[a] = np.log(n[a] / total) - top
         for k in range(K):
             top = -np.inf
