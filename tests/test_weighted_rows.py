@@ -113,8 +113,8 @@ def test_impossible_labels_and_huge_values_of_weighted_rows(engine: str) -> None
     log_p = RNG(3).normal(size=(5, 3))
     log_p[0] = -np.inf, 0.0, -np.inf
     compare(log_p, bags, 1e-6, engine, **({"tolerance": 1e-9} if engine == "bethe" else {}))
-    labelled = bags.with_labels([1, -1, -1, -1, -1])
-    found = bag_posterior(RNG(3).normal(size=(5, 3)), labelled, engine)
+    labeled = bags.with_labels([1, -1, -1, -1, -1])
+    found = bag_posterior(RNG(3).normal(size=(5, 3)), labeled, engine)
     np.testing.assert_array_equal(found.weights[0], [0, 1, 0])
     if engine in ("exact", "transport"):
         compare(1e14 * (1 + RNG(4).random((5, 3)).round(2)), bags, 1e-6, engine)
@@ -321,5 +321,5 @@ def test_a_part_of_a_weighted_bag_is_that_of_rows_written_out() -> None:
 def test_labels_of_weighted_rows_must_fit_the_counts() -> None:
     bags = Bags([3], [[3, 4]], weights=[2, 2, 3])
     assert bags.with_labels([0, -1, -1]).row_labels is not None
-    with pytest.raises(InputError, match="row 1 is labelled 0, but bag 0 has at most 3"):
+    with pytest.raises(InputError, match="row 1 is labeled class 0, but bag 0 has at most 3"):
         bags.with_labels([0, 0, -1])
