@@ -19,9 +19,10 @@ from bagwise.likelihood import (
     mean_softmax,
 )
 from bagwise.likelihood._effects import integrate, integrate_weighted
+from bagwise.likelihood.coordinates import contrasts
 from bagwise.likelihood.effects_from_shares import variance_components
 from bagwise.likelihood.mixing import drawn_counts
-from bagwise.likelihood.objective import contrasts, log_likelihoods_with_effects
+from bagwise.likelihood.objective import log_likelihoods_with_effects
 from bagwise.posterior.poisson_binomial import count_intervals
 from bagwise.tables.assess.held_out import assess, count_levels, held_out_table
 from oracles import Floats

@@ -11,7 +11,7 @@ from scipy.special import log_softmax
 from bagwise import Bags, Laplace
 from bagwise.bags import FloatArray
 from bagwise.likelihood import posterior_with_effects
-from bagwise.likelihood.objective import contrasts
+from bagwise.likelihood.coordinates import contrasts
 from bagwise.posterior import bag_posterior
 
 TAU = 1.3

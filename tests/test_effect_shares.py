@@ -16,7 +16,8 @@ from bagwise.likelihood import (
     fit_linear,
     group_shares_with_effects,
 )
-from bagwise.likelihood.objective import BagLikelihood, contrasts
+from bagwise.likelihood.coordinates import contrasts
+from bagwise.likelihood.objective import BagLikelihood
 from oracles import Floats
 
 TAU = 0.8

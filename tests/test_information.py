@@ -19,7 +19,8 @@ from bagwise.likelihood import (
     fit_linear,
 )
 from bagwise.likelihood._information import expected_information
-from bagwise.likelihood.objective import BagLikelihood, contrasts
+from bagwise.likelihood.coordinates import contrasts
+from bagwise.likelihood.objective import BagLikelihood
 from bagwise.limits import Limits
 
 

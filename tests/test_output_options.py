@@ -30,7 +30,7 @@ def test_json_is_all_that_is_printed(tmp_path: Path) -> None:
     shares = json.loads(out)
     assert sum(share["share"] for share in shares) == pytest.approx(2)
     _, out, _ = run("explain", MODEL, "--json")
-    assert {effect["label"] for effect in json.loads(out)} == {"well"}
+    assert {effect["class"] for effect in json.loads(out)} == {"well"}
 
 
 def test_quiet_commands_print_nothing(tmp_path: Path) -> None:
@@ -94,10 +94,41 @@ def test_a_dash_writes_the_csv_file_to_standard_output(tmp_path: Path, command: 
     code, text, notes = run(command, MODEL, rows, *known, "--out", "-")
     assert code == 0
     assert text == (tmp_path / "p.csv").read_text()
-    assert "360 rows are in" in notes
+    assert "360 rows are on standard output" in notes
 
 
 def test_data_and_json_cannot_both_be_on_standard_output() -> None:
     code, text, error = run("predict", MODEL, NEW, "--out", "-", "--json")
     assert (code, text) == (2, "")
     assert "leave one out" in error
+
+
+@pytest.mark.parametrize(
+    "command", [("explain", MODEL), ("estimate", MODEL, NEW, "--by", "smoker")]
+)
+def test_answers_are_the_same_in_files_on_standard_output_and_as_json(
+    tmp_path: Path, command: tuple[object, ...]
+) -> None:
+    assert run(*command, "--out", tmp_path / "a.csv")[0] == 0
+    code, text, shown = run(*command, "--out", "-")
+    assert code == 0
+    assert text == (tmp_path / "a.csv").read_text()
+    assert "95% interval" in shown
+    answers = json.loads(run(*command, "--json")[1])
+    assert [list(answer) for answer in answers[:1]] == [text.splitlines()[0].split(",")]
+    assert len(answers) == len(text.splitlines()) - 1
+
+
+def test_notes_are_on_the_error_stream(tmp_path: Path) -> None:
+    rows = INPUTS / "patients.csv"
+    code, text, notes = run("predict", MODEL, rows, "--out", tmp_path / "p.csv", "--json")
+    assert code == 0
+    assert json.loads(text)["rows"] == 360
+    assert notes.startswith("Note: income: 3 rows have a value far")
+
+
+def test_a_page_goes_to_standard_output() -> None:
+    code, text, _ = run("report", MODEL, "--out", "-")
+    assert code == 0
+    assert text.startswith("<!doctype html>")
+    assert text.rstrip().endswith("</html>")

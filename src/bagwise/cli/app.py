@@ -183,6 +183,11 @@ class Output:
         """Whether tables and sentences are printed."""
         return not (self.quiet or self.as_json)
 
+    def note(self, text: str) -> None:
+        """Tell people something on the error stream, unless they want quiet."""
+        if not self.quiet:
+            typer.echo(f"Note: {harmless(text)}", err=True)
+
     def result(self, facts: object) -> None:
         """Print facts as JSON, if they are asked for."""
         if self.as_json:
@@ -280,9 +285,8 @@ def user_errors(stopped: str | Callable[[], str] = "Stopped.") -> Iterator[None]
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
             yield
-        for text in dict.fromkeys(harmless(worded(warning.message)) for warning in noted):
-            if not output.quiet:
-                typer.echo(f"Note: {text}", err=True)
+        for text in dict.fromkeys(worded(warning.message) for warning in noted):
+            output.note(text)
     except Exception as error:
         users = isinstance(error, BagwiseError | OSError) and not is_lack_of_memory(error)
         if _debug or not users or isinstance(error, BrokenPipeError):  # `| head` ends quietly

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +17,7 @@ from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
     from bagwise.labels.label_spec import LabelSpec
+    from bagwise.table_model.columns import Columns
     from bagwise.tables.labels.counts import Counts
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.use.effects import Effect
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 40
 LONGEST = 80  # letters of a group's value
 
-Out = Annotated[Path | None, typer.Option(help="CSV file for all of them.")]
+Out = Annotated[Path | None, typer.Option(help="CSV file for all of them; - for standard output.")]
 SomeFiles = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FILES]...", help="Rows, as for `bagwise fit`.", show_default=False),
@@ -63,6 +63,7 @@ def explain(
     Intervals allow for the sampling of bags.
     """
     from bagwise.cli.label_options import label_spec_of
+    from bagwise.table_model.columns import effect_columns, importance_columns, records
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import spooled
     from bagwise.tables.use.effects import effects
@@ -76,14 +77,14 @@ def explain(
         if counts is None:
             found = effects(fitted)
             if out is not None:
-                _write(out, _EFFECT, [_effect(effect) for effect in found], force)
-            output.result(found)
+                _write(out, effect_columns(found), force)
+            output.result(records(effect_columns(found)))
             _show_effects(fitted, found)
         else:
             falls = importances(fitted, files, counts, progress=output.for_people)
             if out is not None:
-                _write(out, _IMPORTANCE, [list(astuple(fall)) for fall in falls], force)
-            output.result(falls)
+                _write(out, importance_columns(falls), force)
+            output.result(records(importance_columns(falls)))
             _show_importances(falls)
 
 
@@ -186,6 +187,7 @@ def estimate(
     """
     from bagwise.cli.label_options import label_spec_of
     from bagwise.cli.terminal import show_doubts, show_surprises
+    from bagwise.table_model.columns import records, share_columns
     from bagwise.tables.encode.columns import Surprises
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import columns_of, spooled
@@ -210,7 +212,7 @@ def estimate(
             surprises=surprises,
         )
         if out is not None:
-            _write(out, *_shares_file(names, found), force)
+            _write(out, share_columns(found, names), force)
         if figure is not None:
             from bagwise.reports.page import png
             from bagwise.reports.whiskers import shares_chart
@@ -218,7 +220,7 @@ def estimate(
 
             write_atomically(figure, png(shares_chart(found, names)))
     show_surprises(surprises)
-    output.result(found)
+    output.result(records(share_columns(found, names)))
     _show_shares(names, found, labels_are)
     show_doubts(fitted, of_coefficients=True)
 
@@ -297,40 +299,20 @@ def _say_bounds(found: list[GroupShare], labels_are: LabelsAre) -> None:
 
 
 _RANGES = {"95% interval": "interval", "bounds": "bounds"}
-_IMPORTANCE = ["column", "fall", "standard_error", "low", "high"]
-_EFFECT = [
-    *("column", "class", "effect", "standard_error", "low", "high"),
-    *("per_unit", "per_unit_low", "per_unit_high", "unit"),
-]
 
 
-def _effect(e: Effect) -> list[object]:
-    from bagwise.wording.table_words import unit
-
-    return [e.column, e.label, e.effect, e.error, e.low, e.high, *e.per_unit, unit(e)]
-
-
-def _shares_file(names: list[str], found: list[GroupShare]) -> tuple[list[str], list[list[object]]]:
-    """Header and rows."""
-    header = [*names, "class", "rows", "share"]
-    ranges = {"interval": ("low", "high"), "bounds": ("least", "most")}
-    there = [name for name in ranges if getattr(found[0], name) is not None]
-    header += [column for name in there for column in ranges[name]]
-    rows = [
-        [*s.group, s.label, s.rows, s.share, *(x for name in there for x in getattr(s, name))]
-        for s in found
-    ]
-    return header, rows
-
-
-def _write(out: Path, header: list[str], rows: list[list[object]], force: bool) -> None:
+def _write(out: Path, columns: Columns, force: bool) -> None:
     from bagwise.storage.files import begins, refuse_foreign, write_atomically
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
+    writer.writerow(columns)
     first = text.getvalue().encode()
-    refuse_foreign(out, lambda path: begins(path).startswith(first), force)
-    for row in rows:
+    for row in zip(*columns.values(), strict=True):
         writer.writerow([f"{x:.8g}" if isinstance(x, float) else x for x in row])
-    write_atomically(out, text.getvalue().encode())
+    place = output.place(out)
+    if not isinstance(place, Path):
+        place.write(text.getvalue().encode())
+        return
+    refuse_foreign(place, lambda path: begins(path).startswith(first), force)
+    write_atomically(place, text.getvalue().encode())

@@ -81,7 +81,7 @@ def predict(
     Parquet files, in the order of their names, have the rows of the input in their order. --force
     replaces also a folder of other files, but none with folders in it.
     """
-    from bagwise.cli.terminal import show_bags_used, show_doubts, show_written
+    from bagwise.cli.terminal import show_bags_used, show_doubts, show_surprises, show_written
     from bagwise.table_model import load
     from bagwise.tables.read.paths import spooled
 
@@ -107,6 +107,7 @@ def predict(
                 workers=workers,
                 force=force,
             )
+            show_surprises(written.surprises)
         else:
             written = fitted.predict(
                 files,

@@ -34,7 +34,9 @@ def report(
     noise: NoiseOf = None,
     clipped: Clipped = False,
     skip_unmatched: Skip = False,
-    out: Annotated[Path, typer.Option(help="File for the page.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="File for the page; - for standard output.")] = Path(
+        "report.html"
+    ),
     force: Force = False,
 ) -> None:
     """Write one HTML page about a model, or about the runs of a sweep.
@@ -72,9 +74,13 @@ def report(
             from bagwise.paper.sweep_page import sweep_report
 
             content = sweep_report(read_some([folder]), str(folder))
+        place = output.place(out)
+        if not isinstance(place, Path):
+            place.write(content.encode())
+            return
         opening = content.partition("<title>")[0].encode()  # the same in every report
-        refuse_foreign(out, lambda path: begins(path).startswith(opening), force)
-        write_atomically(out, content.encode())
+        refuse_foreign(place, lambda path: begins(path).startswith(opening), force)
+        write_atomically(place, content.encode())
     typer.echo(out)
 
 

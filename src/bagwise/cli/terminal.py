@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.table import Table
 
-from bagwise.cli.app import console
+from bagwise.cli.app import console, output
 from bagwise.errors import InputError
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.fit_facts import IDLE, log_odds
@@ -72,18 +72,16 @@ def show_fit(fitted: FittedTable) -> None:
 
 def show_written(written: Written, out: Path) -> None:
     """How many rows are where, and what is not there."""
-    show_surprises(written.surprises)
     if written.rows_left_out or written.bags_left_out:
         names, most = written.bags_left_out, 8
         listed = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
-        console.print(
-            f"Note: {counted(written.rows_left_out, 'row is', 'rows are')} left out, and "
+        output.note(
+            f"{counted(written.rows_left_out, 'row is', 'rows are')} left out, and "
             f"{counted(len(names), 'bag', 'bags')} found in only one of the "
-            f"files{': ' * bool(names)}{listed}",
-            soft_wrap=True,
-            highlight=False,
+            f"files{': ' * bool(names)}{listed}"
         )
-    console.print(f"{counted(written.rows, 'row is', 'rows are')} in {out}", soft_wrap=True)
+    place = "on standard output" if str(out) == "-" else f"in {out}"
+    console.print(f"{counted(written.rows, 'row is', 'rows are')} {place}", soft_wrap=True)
 
 
 def show_bags_used(written: Written) -> None:
@@ -139,10 +137,7 @@ def show_unused_labels(model: FittedTable) -> None:
     """That `fit` knew labels of rows which `label` was not told."""
     with suppress(InputError):  # of a damaged fit.json
         if model.facts.data.labeled_rows:
-            console.print(
-                "Note: the model was fitted with labels of rows. Keep them with --row-labels.",
-                highlight=False,
-            )
+            output.note("the model was fitted with labels of rows. Keep them with --row-labels.")
 
 
 def show_doubts(model: FittedTable, of_coefficients: bool = False) -> None:
@@ -160,13 +155,13 @@ def show_doubts(model: FittedTable, of_coefficients: bool = False) -> None:
     if of_coefficients and many:
         console.print(f"Limitations: {many}.", highlight=False)
     if facts.is_doubtful:
-        console.print(f"Note on the fit: {fit_words.verdict(facts)}", highlight=False)
+        output.note(f"on the fit: {fit_words.verdict(facts)}")
 
 
 def show_surprises(surprises: Surprises) -> None:
     """What rows have that the training rows did not."""
     for line in table_words.surprises(surprises):
-        console.print(f"Note: {line}", soft_wrap=True, highlight=False)
+        output.note(line)
 
 
 def show_scores(scores: Scores) -> None:

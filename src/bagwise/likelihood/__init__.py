@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bagwise.likelihood.bag_effects import ChosenBagEffects, bags_differ, choose_bag_effects
+    from bagwise.likelihood.coefficient_covariance import Covariance
     from bagwise.likelihood.coefficient_intervals import (
-        Covariance,
         bootstrap_bags,
         covariance,
         covariance_in_pieces,
         fit_for_intervals,
     )
+    from bagwise.likelihood.coefficients import LinearFit
     from bagwise.likelihood.effect_posterior import posterior_with_effects
     from bagwise.likelihood.effect_shares import (
         EffectsOfFit,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     )
     from bagwise.likelihood.effects_from_shares import BagEffects, effects_of_shares
     from bagwise.likelihood.in_pieces import fit_in_pieces
-    from bagwise.likelihood.linear_fit import LinearFit, fit_linear, fit_with_variance
+    from bagwise.likelihood.linear_fit import fit_linear, fit_with_variance
     from bagwise.likelihood.mixing import mean_softmax
     from bagwise.likelihood.ridge import (
         ChosenRidge,
@@ -68,14 +69,14 @@ __all__ = [
 # Imported when first used: what a fitted model needs is a small part.
 _FILES = {
     "bag_effects": "ChosenBagEffects bags_differ choose_bag_effects",
-    "coefficient_intervals": (
-        "Covariance bootstrap_bags covariance covariance_in_pieces fit_for_intervals"
-    ),
+    "coefficient_covariance": "Covariance",
+    "coefficient_intervals": ("bootstrap_bags covariance covariance_in_pieces fit_for_intervals"),
+    "coefficients": "LinearFit",
     "effect_posterior": "posterior_with_effects",
     "effect_shares": "EffectsOfFit effects_of_fit group_shares_with_effects",
     "effects_from_shares": "BagEffects effects_of_shares",
     "in_pieces": "fit_in_pieces",
-    "linear_fit": "LinearFit fit_linear fit_with_variance",
+    "linear_fit": "fit_linear fit_with_variance",
     "mixing": "mean_softmax",
     "ridge": "ChosenRidge RidgeScore bag_folds bag_log_likelihoods choose_ridge",
 }

@@ -11,52 +11,17 @@ integral over u costs a few sums of exponentials, and the posterior weights stay
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp, ndtri
+from scipy.special import logsumexp
 
 from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.likelihood.coordinates import normal_nodes
 from bagwise.posterior._kernels import inline, kernel, over_bags
 
 _NEWTON_STEPS = 50
 _CLOSE = 1e-8
-_DRAWS = 64  # in more than two dimensions
 _TAUS = (1e-3, 20.0)  # between which the most likely one is looked for
-
-
-@cache
-def normal_nodes(dimensions: int) -> tuple[FloatArray, FloatArray]:
-    """Places (R, D) and weights (R,) whose sums stand for means over a standard normal vector.
-
-    Gauss-Hermite in one dimension (15 places) and two (81); beyond, 64 fixed quasi-random draws and
-    their mirror images, of equal weight.
-
-    >>> nodes, weights = normal_nodes(1)
-    >>> round(float(weights @ nodes[:, 0] ** 4), 6)
-    3.0
-    """
-    if dimensions > 2:
-        half = normal_draws(dimensions, _DRAWS // 2)
-        draws = np.concatenate([half, -half])
-        draws /= np.sqrt((draws**2).mean(axis=0))
-        return draws, np.full(_DRAWS, 1.0 / _DRAWS)
-    x, w = np.polynomial.hermite_e.hermegauss(15 if dimensions == 1 else 9)
-    w = w / w.sum()
-    if dimensions == 1:
-        return x[:, None].copy(), w
-    grid = np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).reshape(-1, 2)
-    return grid, np.outer(w, w).ravel()
-
-
-def normal_draws(dimensions: int, n: int) -> FloatArray:
-    """(n, D) quasi-random draws of a standard normal vector, always the same."""
-    from scipy.stats import qmc  # takes a second to import
-
-    sobol = qmc.Sobol(dimensions, seed=0).random(n)
-    draws: FloatArray = ndtri(np.clip(sobol, 1e-6, 1 - 1e-6))
-    return draws
 
 
 def integrate(

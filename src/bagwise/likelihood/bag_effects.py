@@ -11,8 +11,10 @@ from scipy.special import chdtrc
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError
 from bagwise.likelihood._effects import most_likely_tau
-from bagwise.likelihood.linear_fit import LinearFit, fit_with_variance, occurring
-from bagwise.likelihood.objective import checked_features, contrasts
+from bagwise.likelihood.coefficients import LinearFit
+from bagwise.likelihood.coordinates import contrasts
+from bagwise.likelihood.linear_fit import fit_with_variance, occurring
+from bagwise.likelihood.objective import checked_features
 from bagwise.likelihood.ridge import (
     FOLD_TOLERANCE,
     FOLDS,

@@ -8,8 +8,9 @@ import numpy as np
 from scipy.special import log_softmax
 
 from bagwise.bags import Bags, FloatArray
+from bagwise.likelihood.coefficients import LinearFit
 from bagwise.likelihood.fit_summary import LikelihoodFit, objective_of
-from bagwise.likelihood.linear_fit import LinearFit, fit_linear
+from bagwise.likelihood.linear_fit import fit_linear
 from bagwise.likelihood.splits import choose_on, fold_numbers, splits_of
 from bagwise.likelihood.temperature import fit_temperature
 from bagwise.limits import LIMITS, Limits

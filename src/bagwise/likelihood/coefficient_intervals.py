@@ -1,28 +1,28 @@
-"""How sure a linear model's coefficients are, and the shares that it predicts for groups."""
+"""How sure a linear model's coefficients are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
-from scipy.special import softmax, stdtrit  # scipy.stats takes a second to import
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.checks import number, whole
+from bagwise.checks import whole
 from bagwise.errors import InputError
-from bagwise.likelihood._effects import normal_nodes
 from bagwise.likelihood._information import expected_information, leveraged_scores
 from bagwise.likelihood._optimise import Problem
+from bagwise.likelihood.coefficient_covariance import MAX_PARAMETERS, Covariance
+from bagwise.likelihood.coefficients import LinearFit
+from bagwise.likelihood.coordinates import contrasts
 from bagwise.likelihood.in_pieces import Read
-from bagwise.likelihood.linear_fit import LinearFit, fit_linear, occurring
-from bagwise.likelihood.objective import BagLikelihood, Evaluation, checked_features, contrasts
+from bagwise.likelihood.linear_fit import fit_linear, occurring
+from bagwise.likelihood.objective import BagLikelihood, Evaluation, checked_features
 from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import lattice_states
 
-MAX_PARAMETERS = 2000
 INTERVAL_RIDGE = 0.1
 _STEP = 1e-4  # of these differences, in standard errors
 _LEAST_SPREAD = 0.1  # of bags' scores, beside that of the model, that is believed
@@ -49,93 +49,6 @@ def fit_for_intervals(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> LinearFit
 def interval_ridge(ridge: float) -> float:
     """The ridge of `fit_for_intervals` where predictions have this one."""
     return min(ridge / 10, INTERVAL_RIDGE)
-
-
-@dataclass(frozen=True)
-class Covariance:
-    """The covariance of a fit's coefficients over samples of bags.
-
-    Attributes:
-        matrix: (d + 1, C, d + 1, C) of the weights and, last, the intercept.
-        information: "observed" or "expected", what it was computed from.
-        absent: (C,) the classes that no bag has; nothing is known of their coefficients.
-    """
-
-    fit: LinearFit
-    matrix: FloatArray
-    n_bags: int
-    information: str
-    absent: npt.NDArray[np.bool_]
-
-    def standard_errors(self) -> tuple[FloatArray, FloatArray]:
-        """Of the weights (d, C) and of the intercept (C,)."""
-        d, C = self.matrix.shape[:2]
-        variances = np.diagonal(self.matrix.reshape(d * C, d * C)).reshape(d, C)
-        errors = np.where(self.absent, np.nan, np.sqrt(np.maximum(variances, 0.0)))
-        return errors[:-1], errors[-1]
-
-    def error_of(self, gradient: npt.ArrayLike) -> FloatArray:
-        """(...) the standard error of a function, by its derivative (..., d + 1, C).
-
-        For a linear function of the coefficients that is the function itself: +1 and -1 in two
-        places for a difference.
-        """
-        d, C = self.matrix.shape[:2]
-        slopes = np.asarray(gradient, dtype=np.float64)
-        if slopes.shape[-2:] != (d, C):
-            raise InputError(
-                f"gradient has shape {slopes.shape}; (..., {d}, {C}) is expected, one number for "
-                "each coefficient, the intercept's last."
-            )
-        flat = slopes.reshape(*slopes.shape[:-2], d * C)
-        variances = ((flat @ self.matrix.reshape(d * C, d * C)) * flat).sum(axis=-1)
-        errors: FloatArray = np.sqrt(np.maximum(variances, 0.0))
-        return errors
-
-    def quantile(self, level: float = 0.95) -> float:
-        """How many standard errors an interval reaches to either side: Student's t, B - 1."""
-        number(above=0, below=1)(level, "level")
-        return float(stdtrit(max(self.n_bags - 1, 1), 0.5 + level / 2))
-
-    def group_shares(
-        self, X: npt.ArrayLike, groups: npt.ArrayLike, n_groups: int | None = None
-    ) -> tuple[FloatArray, FloatArray]:
-        """The share of each class in groups of rows, and its standard error: (G, C) each.
-
-            share[g, c] = mean over rows k of the group of p[k, c]
-
-        by the delta method. It is the share to be expected of such rows; that of the very rows
-        varies around it by sqrt(sum_k p (1 - p)) / n more. With bag effects, rows are taken to be
-        of new bags. A group without rows gets NaN.
-
-        Args:
-            X: (N, d) features, standardized as those of the fit.
-            groups: (N,) the group of each row, 0 .. G - 1.
-            n_groups: G; the largest group plus one if not given.
-        """
-        features = np.asarray(X, dtype=np.float64)
-        group = np.asarray(groups)
-        if features.ndim != 2 or group.shape != features.shape[:1] or group.dtype.kind not in "iu":
-            raise InputError(
-                f"X has shape {features.shape} and groups {group.shape} of {group.dtype}; give the "
-                "number of a group for each row."
-            )
-        G = int(group.max()) + 1 if n_groups is None else n_groups
-        p, slopes = mean_and_slopes(
-            self.fit.logits(features), np.full(len(features), self.fit.bag_effects)
-        )
-        X1 = np.concatenate([features, np.ones((len(features), 1))], axis=1)
-        rows = np.bincount(group, minlength=G).astype(np.float64)
-        rows[rows == 0] = np.nan
-        C = p.shape[1]
-        shares, errors = np.empty((G, C)), np.empty((G, C))
-        for c in range(C):
-            shares[:, c] = np.bincount(group, p[:, c], minlength=G) / rows
-            gradient = np.stack(
-                [_sums(X1 * slopes[:, c, a, None], group, G) for a in range(C)], axis=-1
-            )
-            errors[:, c] = self.error_of(gradient / rows[:, None, None])
-        return shares, errors
 
 
 def covariance(
@@ -334,25 +247,3 @@ def _inverse_observed(
     root = solve_triangular(lower, vectors, lower=True, trans="T")
     inverse: FloatArray = (root / np.maximum(values, _LEAST)) @ root.T
     return inverse
-
-
-def mean_and_slopes(z: FloatArray, spreads: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Means (N, C) of softmax(z + u) over u of spreads (N,), and derivatives (N, C, C) by z."""
-    C = z.shape[1]
-    nodes, weights = np.zeros((1, C - 1)), np.ones(1)
-    if C > 1 and spreads.any():
-        nodes, weights = normal_nodes(C - 1)
-    p, slopes = np.zeros(z.shape), np.zeros((len(z), C, C))
-    for shift, weight in zip(nodes @ contrasts(C).T, weights, strict=True):
-        q = softmax(z + spreads[:, None] * shift, axis=1)
-        p += weight * q
-        slopes -= weight * q[:, :, None] * q[:, None, :]
-    slopes[:, range(C), range(C)] += p
-    return p, slopes
-
-
-def _sums(values: FloatArray, group: npt.NDArray[np.integer], G: int) -> FloatArray:
-    """(G, d) sums over the rows of each group."""
-    total = np.zeros((G, values.shape[1]))
-    np.add.at(total, group, values)
-    return total

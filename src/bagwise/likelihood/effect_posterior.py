@@ -15,8 +15,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from bagwise.bags import Bags, FloatArray
-from bagwise.likelihood._effects import normal_nodes
-from bagwise.likelihood.objective import contrasts
+from bagwise.likelihood.coordinates import contrasts, normal_nodes
 from bagwise.posterior import bag_posterior
 
 _PASSES = 4  # the nodes of the integral come to lie where its integrand is

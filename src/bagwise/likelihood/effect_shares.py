@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.errors import InputError
-from bagwise.likelihood.coefficient_intervals import Covariance, mean_and_slopes
+from bagwise.likelihood.coefficient_covariance import Covariance, mean_and_slopes
+from bagwise.likelihood.coefficients import LinearFit
 from bagwise.likelihood.effects_from_shares import BagEffects
-from bagwise.likelihood.linear_fit import LinearFit, occurring
+from bagwise.likelihood.linear_fit import occurring
 from bagwise.likelihood.objective import BagLikelihood, checked_features
 
 _STEP = 0.01  # of log tau, in a difference of probabilities

@@ -8,8 +8,8 @@ import numpy as np
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.likelihood._effects import integrate_weighted, most_likely_tau
+from bagwise.likelihood.coordinates import contrasts
 from bagwise.likelihood.linear_fit import spread_of
-from bagwise.likelihood.objective import contrasts
 from bagwise.likelihood.splits import some_bags
 
 _TYPICAL = 32  # rows that stand for those of all bags

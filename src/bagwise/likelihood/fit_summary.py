@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bagwise.likelihood.linear_fit import LinearFit
+    from bagwise.likelihood.coefficients import LinearFit
 
 
 @dataclass(frozen=True)

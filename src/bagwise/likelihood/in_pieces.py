@@ -11,8 +11,10 @@ from scipy.special import logsumexp, softmax
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood._curvature import Scale, information_rows
-from bagwise.likelihood.linear_fit import TOLERANCE, LinearFit, fit_to, occurring
-from bagwise.likelihood.objective import contrasts, evaluation, is_exact
+from bagwise.likelihood.coefficients import LinearFit
+from bagwise.likelihood.coordinates import contrasts
+from bagwise.likelihood.linear_fit import TOLERANCE, fit_to, occurring
+from bagwise.likelihood.objective import evaluation, is_exact
 
 Read = Callable[[int, int], FloatArray]
 """(n, d) features of the rows from one number to another, those of all bags in turn."""

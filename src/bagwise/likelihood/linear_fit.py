@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,67 +13,15 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import number, whole
 from bagwise.errors import InputError
 from bagwise.likelihood._optimise import LOWEST_TAU, Problem, minimise
-from bagwise.likelihood.mixing import mean_softmax
-from bagwise.likelihood.objective import BagLikelihood, checked_features, contrasts
+from bagwise.likelihood.coefficients import LinearFit
+from bagwise.likelihood.coordinates import contrasts
+from bagwise.likelihood.objective import BagLikelihood, checked_features
 
 if TYPE_CHECKING:
     from bagwise.likelihood._optimise import Likelihood
 
 TOLERANCE = 0.01
 MAX_EVALUATIONS = 500
-
-
-@dataclass(frozen=True)
-class LinearFit:
-    """A linear model: logits = X weights + intercept.
-
-    Attributes:
-        weights: (d, C), each row summing to 0.
-        intercept: (C,), summing to 0.
-        ridge: what the squared weights were penalized by.
-        bag_effects: tau, the standard deviation of the bags' own intercepts; 0 without.
-        effects: (B, C) the mean of each bag's own intercept given its counts; None without.
-        log_likelihood: log P(S|X) of all bags together.
-        evaluations: how often the likelihood was computed.
-        message: in what way it was, or was not.
-        spreads: (B,) the standard deviation of each bag's own intercept given its counts, in a
-            direction that sums to zero; None without.
-    """
-
-    weights: FloatArray
-    intercept: FloatArray
-    ridge: float
-    bag_effects: float
-    effects: FloatArray | None
-    log_likelihood: float
-    evaluations: int
-    converged: bool
-    message: str
-    spreads: FloatArray | None = None
-
-    def theta(self, classes: IntArray | slice = slice(None)) -> FloatArray:
-        """(d + 1, C - 1) the coefficients of these classes in the coordinates of `contrasts`."""
-        coefficients = np.vstack([self.weights, self.intercept])[:, classes]
-        theta: FloatArray = coefficients @ contrasts(coefficients.shape[1])
-        return theta
-
-    def logits(self, X: npt.ArrayLike) -> FloatArray:
-        """(N, C) X weights + intercept."""
-        z: FloatArray = np.asarray(X, dtype=np.float64) @ self.weights + self.intercept
-        return z
-
-    def probabilities(self, X: npt.ArrayLike, bag: npt.ArrayLike | None = None) -> FloatArray:
-        """(N, C) class probabilities.
-
-        Without bag effects that is softmax(logits); with them, its mean over the effects of new
-        bags, or, where `bag` (N,) gives the number of each row's bag among those of the fit, over
-        what is known of the effects of these.
-        """
-        z = self.logits(X)
-        if bag is None or self.effects is None or self.spreads is None:
-            none = np.zeros((1, z.shape[1]))
-            return mean_softmax(z, np.zeros(len(z), int), none, np.array([self.bag_effects]))
-        return mean_softmax(z, np.asarray(bag), self.effects, self.spreads)
 
 
 def fit_linear(

@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.likelihood._effects import normal_draws, normal_nodes
-from bagwise.likelihood.objective import contrasts
+from bagwise.likelihood.coordinates import contrasts, normal_draws, normal_nodes
 from bagwise.posterior._kernels import inline, kernel, over_bags
 
 _DRAWS = 1024  # of a bag's counts

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray
-from bagwise.likelihood.linear_fit import LinearFit, occurring
+from bagwise.likelihood.coefficients import LinearFit
+from bagwise.likelihood.linear_fit import occurring
 from bagwise.likelihood.objective import BagLikelihood, checked_features
 
 _BAGS_PER_SCORE = 5  # bags for each coefficient, below which nothing can be said

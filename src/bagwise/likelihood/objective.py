@@ -4,34 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import helmert
 from scipy.special import logsumexp
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError, InputTypeError
 from bagwise.likelihood._curvature import Scale, information_rows
 from bagwise.likelihood._effects import integrate, integrate_weighted
+from bagwise.likelihood.coordinates import contrasts
 from bagwise.posterior._kernels import kernel, over_bags
 from bagwise.posterior.auto import AUTO_STATES, fill_auto, is_small
 
 _SOFTMAX = 20  # steps that an exponential counts as
-
-
-@cache
-def contrasts(n_classes: int) -> FloatArray:
-    """(C, C - 1) orthonormal columns that sum to zero: coordinates of logits that do.
-
-    >>> contrasts(2).round(3)
-    array([[ 0.707],
-           [-0.707]])
-    """
-    basis: FloatArray = np.ascontiguousarray(helmert(n_classes).T)
-    basis.setflags(write=False)
-    return basis
 
 
 def log_likelihoods_with_effects(z: FloatArray, bags: Bags, tau: FloatArray) -> FloatArray:

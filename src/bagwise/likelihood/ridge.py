@@ -12,7 +12,8 @@ import numpy.typing as npt
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import number, whole
 from bagwise.errors import InputError
-from bagwise.likelihood.linear_fit import TOLERANCE, LinearFit, fit_linear
+from bagwise.likelihood.coefficients import LinearFit
+from bagwise.likelihood.linear_fit import TOLERANCE, fit_linear
 from bagwise.likelihood.objective import BagLikelihood, checked_features
 
 RIDGES = tuple(10.0 ** (1.5 - i / 2) for i in range(5))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from bagwise.errors import InputError
+from bagwise.table_model.columns import effect_columns, importance_columns, share_columns
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
@@ -89,7 +90,6 @@ class TableModel:
     def _predicted(self, rows: Table, **known: Any) -> tuple[Any, Written]:
         collected = Collected()
         written = self._predict(rows, out=collected, keep=[], **known)
-        _warn_of(written.surprises)
         return collected.table, written
 
     def _predict(
@@ -109,7 +109,9 @@ class TableModel:
         if labels is not None:
             counts = Counts(names, labels, labels_are, skip_unmatched)
         to = _destination(**place)
-        return predict_table(self.fitted, rows, to, counts, bag=names, progress=progress)
+        written = predict_table(self.fitted, rows, to, counts, bag=names, progress=progress)
+        _warn_of(written.surprises)
+        return written
 
     def label(
         self,
@@ -149,9 +151,9 @@ class TableModel:
         written = label_table(
             self.fitted, rows, counts, to, row_labels=row_labels, progress=progress
         )
+        _warn_of(written.surprises)
         if out is not None:
             return written
-        _warn_of(written.surprises)
         table = collected.table
         columns = {name: table.column(name) for name in table.column_names}
         return self._like(rows).frame(columns, written.places)
@@ -181,32 +183,14 @@ class TableModel:
         """
         from bagwise.tables.use.effects import effects
 
-        found = effects(self.fitted)
-        columns: dict[str, list[Any]] = {
-            "column": [e.column for e in found],
-            "class": [e.label for e in found],
-            "effect": [e.effect for e in found],
-            "standard_error": [e.error for e in found],
-            "low": [e.low for e in found],
-            "high": [e.high for e in found],
-        }
-        for place, name in enumerate(("per_unit", "per_unit_low", "per_unit_high")):
-            columns[name] = [e.per_unit[place] for e in found]
-        return self._frames.frame({**columns, "unit": [table_words.unit(e) for e in found]})
+        return self._frames.frame(effect_columns(effects(self.fitted)))
 
     def conf_int(self, level: float = 0.95) -> Any:
         """Interval of each effect, a frame with `column`, `class`, `low` and `high`."""
         from bagwise.tables.use.effects import effects
 
-        found = effects(self.fitted, level)
-        return self._frames.frame(
-            {
-                "column": [e.column for e in found],
-                "class": [e.label for e in found],
-                "low": [e.low for e in found],
-                "high": [e.high for e in found],
-            }
-        )
+        columns = effect_columns(effects(self.fitted, level))
+        return self._frames.frame({n: columns[n] for n in ("column", "class", "low", "high")})
 
     def importance(
         self,
@@ -234,11 +218,7 @@ class TableModel:
 
         counts = Counts(self._bag(bag), labels, labels_are, skip_unmatched)
         found = importances(self.fitted, rows, counts, seed=seed)
-        names = ("column", "fall", "error", "low", "high")
-        columns = {name: [getattr(i, name) for i in found] for name in names}
-        columns["standard_error"] = columns.pop("error")
-        order = ("column", "fall", "standard_error", "low", "high")
-        return self._like(rows, all_rows=False).frame({name: columns[name] for name in order})
+        return self._like(rows, all_rows=False).frame(importance_columns(found))
 
     def estimate(
         self,
@@ -271,18 +251,7 @@ class TableModel:
             self.fitted, rows, names, counts, bag=columns_of(bag), surprises=surprises
         )
         _warn_of(surprises)
-        columns: dict[str, list[Any]] = {
-            name: [share.group[place] for share in found] for place, name in enumerate(names)
-        }
-        columns["class"] = [share.label for share in found]
-        columns["rows"] = [share.rows for share in found]
-        columns["share"] = [share.share for share in found]
-        ends = {"interval": ("low", "high"), "bounds": ("least", "most")}
-        for field, ends_of in ends.items():
-            if getattr(found[0], field) is not None:
-                for place, name in enumerate(ends_of):
-                    columns[name] = [getattr(share, field)[place] for share in found]
-        return self._like(rows, all_rows=False).frame(columns)
+        return self._like(rows, all_rows=False).frame(share_columns(found, names))
 
     # --- for people
 

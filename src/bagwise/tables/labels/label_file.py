@@ -118,8 +118,8 @@ def _read(
     if known is not None and set(known) <= set(source.schema.names):
         classes = known
     source.require(key)
-    batches = (pa.Table.from_batches([batch]).cast(source.schema) for batch in source.batches())
-    table = pa.concat_tables([source.schema.empty_table(), *batches])
+    batches = [pa.Table.from_batches([batch]).cast(source.schema) for batch in source.batches()]
+    table = pa.concat_tables([pa.Table.from_batches([], source.schema), *batches])
     if not table.num_rows:
         raise InputError(f"{name} has no rows; one for each bag is expected.")
     ids = bag_ids(table, key)

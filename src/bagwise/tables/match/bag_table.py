@@ -14,7 +14,6 @@ from bagwise.bags import IntArray
 from bagwise.errors import InputError, Option
 from bagwise.labels.label_spec import LabelsAre, LabelSpec
 from bagwise.labels.targets import BagTargets, sorted_by_bag
-from bagwise.likelihood.linear_fit import occurring
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Columns, Inputs, Surprises
 from bagwise.tables.encode.learn_columns import ColumnLearner, Ordered, ordered_of
@@ -192,6 +191,8 @@ def match_rows(
 def without_absent_classes(rows: MatchedRows, source: str) -> MatchedRows:
     """The same without classes that no row has: nothing can be learnt about them."""
     targets = rows.targets
+    from bagwise.likelihood.linear_fit import occurring  # compiled; only fits need it
+
     bags, there = occurring(targets.bags)
     if len(there) == len(targets.classes):
         return rows

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from bagwise.bags import FloatArray
-from bagwise.likelihood import (
-    Covariance,
-    EffectsOfFit,
-    LinearFit,
-    covariance,
-    effects_of_fit,
-    fit_for_intervals,
-)
-from bagwise.likelihood.coefficient_intervals import MAX_PARAMETERS
-from bagwise.likelihood.objective import contrasts
+from bagwise.likelihood.coefficient_covariance import MAX_PARAMETERS, Covariance
+from bagwise.likelihood.coefficients import LinearFit
+from bagwise.likelihood.coordinates import contrasts
 from bagwise.limits import LIMITS, Limits
 from bagwise.storage.array_files import Arrays
 from bagwise.tables.model.interval_file import EFFECTS
 from bagwise.tables.sort.encoded_bags import EncodedBags
+
+if TYPE_CHECKING:
+    from bagwise.likelihood import EffectsOfFit
 
 
 def intervals_of(data: EncodedBags, model: LinearFit, limits: Limits = LIMITS) -> Arrays:
@@ -30,6 +28,8 @@ def intervals_of(data: EncodedBags, model: LinearFit, limits: Limits = LIMITS) -
         model: fitted to them.
         limits: see `bagwise.likelihood.covariance`.
     """
+    from bagwise.likelihood import covariance, effects_of_fit, fit_for_intervals
+
     if too_many(model):
         return {}
     X = data.double()
@@ -73,6 +73,8 @@ def effects_in(arrays: Arrays, tau: float, n_bags: int) -> EffectsOfFit | None:
     """The effects that `intervals_of` found, of the first bags; None where it did not look."""
     if not EFFECTS.keys() <= arrays.keys() or len(arrays["spreads"]) < n_bags or tau <= 0:
         return None
+    from bagwise.likelihood import EffectsOfFit
+
     return EffectsOfFit(tau=tau, **{of: arrays[name][:n_bags] for name, of in EFFECTS.items()})
 
 

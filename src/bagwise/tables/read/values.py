@@ -60,8 +60,8 @@ def numbers_of(
     if kind == "date":
         days = converted.cast(pa.int64()).cast(pa.float64(), safe=False)
         converted = pc.divide(days, 86_400e6)
-    numbers: npt.NDArray[np.float64] = (
-        converted.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
+    numbers: npt.NDArray[np.float64] = converted.cast(pa.float64(), safe=False).to_numpy(
+        zero_copy_only=False
     )
     if n := int(np.isinf(numbers).sum()):
         if infinite is not None:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError, Option
-from bagwise.likelihood import group_shares_with_effects
 from bagwise.tables.encode.columns import Columns, Surprises
 from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.match.bag_table import encode_rows
 from bagwise.tables.model.fitted_table import FittedTable
-from bagwise.tables.model.known_bags import KnownBags
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.counted_rows import matched_rows
 from bagwise.wording import in_order
+
+if TYPE_CHECKING:
+    from bagwise.tables.model.known_bags import KnownBags
 
 MISSING = "(missing)"
 
@@ -116,6 +117,8 @@ def estimate_shares(
         shares = _means(p, group, G)
     elif effects is not None:
         assert places is not None
+        from bagwise.likelihood import group_shares_with_effects  # compiled, and seldom needed
+
         shares, errors = group_shares_with_effects(known, effects, X, places, group, G)
         reach = known.quantile() * errors
     else:
@@ -240,8 +243,9 @@ def _groups(
     numbers: dict[tuple[str, ...], int] = {}
     parts = []
     for batch in source.batches(list(by)):
-        texts = [pc.fill_null(_texts(batch, name), MISSING) for name in by]
-        values = list(zip(*(text.to_pylist() for text in texts), strict=True))
+        texts = [_texts(batch, name).to_pylist() for name in by]
+        named = ([MISSING if x is None else x for x in column] for column in texts)
+        values = list(zip(*named, strict=True))
         parts.append([numbers.setdefault(value, len(numbers)) for value in values])
     if not numbers:
         raise InputError(f"{source.name} has no rows.")
