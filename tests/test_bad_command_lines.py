@@ -379,8 +379,8 @@ BUGS = {
     "reading settings": ("bagwise.storage.model_folder.check_config", PREDICT),
     "reading weights": ("bagwise.tables.model.linear_model.require_finite", PREDICT),
     "reading intervals": ("bagwise.tables.model.interval_file.require_finite", PREDICT),
-    "reading facts": ("bagwise.tables.model.fitted_table.from_json", ("report", "model")),
-    "showing doubts": ("bagwise.tables.model.fitted_table.from_json", PREDICT),
+    "reading facts": ("bagwise.tables.model.fit_file.from_json", ("report", "model")),
+    "showing doubts": ("bagwise.tables.model.fit_file.from_json", PREDICT),
     "reading digests": ("bagwise.storage.array_files._digests", PREDICT),
     "looking at a former output": (
         "bagwise.tables.read.dialect.header",

@@ -106,7 +106,7 @@ def test_explain_shows_and_writes_importances(made: Path, tmp_path: Path) -> Non
 
 def test_mistakes_are_one_line(made: Path) -> None:
     for arguments, problem in (
-        (["explain", str(made / "mlp")], "Give its rows with --bag and --labels"),
+        (["explain", str(made / "mlp")], "Give rows, --bag and --labels"),
         (["explain", str(made / "mlp"), str(made / "rows.csv")], "together with --bag and --lab"),
         (["explain", str(made / "mlp"), "--bag", "ward"], "--bag and --labels are given together"),
         (

@@ -21,7 +21,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from bagwise import BagData, TrainingOptions, memory_size, read_bags, stored_bags, train
+from bagwise import (
+    BagData,
+    TrainingOptions,
+    memory_size,
+    read_bags,
+    stored_bags,
+    table_model,
+    train,
+)
 from bagwise.cli import app
 from bagwise.data.inputs import full, take
 from bagwise.errors import InputError
@@ -501,7 +509,7 @@ def test_ctrl_c_says_where_the_sorted_rows_are(
     def place(*rest: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bagwise.tables.fitting.fit_table", partial(fit_table, limits=TIGHT))
+    monkeypatch.setattr(table_model, "fit", partial(table_model.fit, limits=TIGHT))
     monkeypatch.setattr(sorting._Sorting, "_place", place)
     command = ["fit", str(made / "rows.csv"), "--bag", "bag", "--labels", str(made / "bags.csv")]
     command += ["--memory", BUDGET, "--out", str(tmp_path / "model")]

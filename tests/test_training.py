@@ -279,7 +279,7 @@ def test_a_model_that_blows_up_stops_the_run_too() -> None:
     data = BagData(1e30 * torch.randn(64, 5), Bags([8] * 8, [[4, 4]] * 8))
     model = nn.Sequential(nn.Linear(5, 50), nn.Linear(50, 2))
     with pytest.raises(
-        DivergedError, match=r"(the model's output|a weight) .*epoch \d.*standardised"
+        DivergedError, match=r"(the model's output|a weight) .*epoch \d.*standardized"
     ):
         train(model, data, "cc", TrainingOptions(lr=1e20, epochs=3), progress=False)
 
