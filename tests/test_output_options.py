@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
+from bagwise.cli.fit_command import LabelWord
+from bagwise.labels.label_spec import _Word
 
 GOLDEN = Path(__file__).parent / "golden"
 INPUTS, MODEL = GOLDEN / "inputs", GOLDEN / "models" / "linear2"
@@ -132,3 +135,15 @@ def test_a_page_goes_to_standard_output() -> None:
     assert code == 0
     assert text.startswith("<!doctype html>")
     assert text.rstrip().endswith("</html>")
+
+
+def test_a_group_column_may_not_have_the_name_of_a_column_of_the_answer(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text(NEW.read_text().replace("smoker", "class", 1))
+    code, _, error = run("estimate", MODEL, rows, "--by", "class")
+    assert code == 3
+    assert "the column 'class' of --by has the name of a column of the answer" in error
+
+
+def test_the_words_of_labels_are_are_those_of_python() -> None:
+    assert {str(word) for word in LabelWord} == {*get_args(_Word), "noisy"}

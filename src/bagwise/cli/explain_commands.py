@@ -12,12 +12,12 @@ import typer
 from rich.table import Table
 
 from bagwise.cli.app import TABLES, Force, app, console, output, user_errors
-from bagwise.cli.fit_command import Clipped, Files, LabelsAre, Model, NoiseOf, Numbers, Skip
+from bagwise.cli.fit_command import Clipped, Files, LabelWord, Model, NoiseOf, Numbers, Skip
 from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
     from bagwise.labels.label_spec import LabelSpec
-    from bagwise.table_model.columns import Columns
+    from bagwise.table_model.columns import Answer
     from bagwise.tables.labels.counts import Counts
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.use.effects import Effect
@@ -44,7 +44,7 @@ def explain(
     data: SomeFiles = None,
     bag: SomeBag = None,
     labels: SomeLabels = None,
-    labels_are: Numbers = LabelsAre.auto,
+    labels_are: Numbers = LabelWord.auto,
     noise: NoiseOf = None,
     clipped: Clipped = False,
     skip_unmatched: Skip = False,
@@ -170,7 +170,7 @@ def estimate(
         ),
     ] = None,
     labels: SomeLabels = None,
-    labels_are: Numbers = LabelsAre.auto,
+    labels_are: Numbers = LabelWord.auto,
     noise: NoiseOf = None,
     clipped: Clipped = False,
     skip_unmatched: Skip = False,
@@ -234,7 +234,7 @@ def refuse_picture(path: Path, force: bool) -> None:
     refuse_foreign(path, lambda there: b"Software\0Bagwise" in begins(there), force)
 
 
-def _show_shares(names: list[str], found: list[GroupShare], labels_are: LabelsAre) -> None:
+def _show_shares(names: list[str], found: list[GroupShare], labels_are: LabelWord) -> None:
     from bagwise.cli.terminal import show_known_bags
     from bagwise.wording import one_line
 
@@ -278,9 +278,9 @@ def _show_shares(names: list[str], found: list[GroupShare], labels_are: LabelsAr
         )
 
 
-def _say_bounds(found: list[GroupShare], labels_are: LabelsAre) -> None:
+def _say_bounds(found: list[GroupShare], labels_are: LabelWord) -> None:
     """What the bounds mean, and whether shares lie outside."""
-    if labels_are is LabelsAre.relative:
+    if labels_are is LabelWord.relative:
         console.print(
             "The label file has other totals, so the bounds hold only if its shares are those of "
             "these rows."
@@ -301,7 +301,7 @@ def _say_bounds(found: list[GroupShare], labels_are: LabelsAre) -> None:
 _RANGES = {"95% interval": "interval", "bounds": "bounds"}
 
 
-def _write(out: Path, columns: Columns, force: bool) -> None:
+def _write(out: Path, columns: Answer, force: bool) -> None:
     from bagwise.storage.files import begins, refuse_foreign, write_atomically
 
     text = io.StringIO()

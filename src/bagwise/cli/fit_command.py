@@ -28,7 +28,7 @@ from bagwise.cli.config_file import options_in
 from bagwise.errors import UsageError
 
 
-class LabelsAre(StrEnum):
+class LabelWord(StrEnum):
     """What the numbers of the label file are."""
 
     auto = "auto"
@@ -65,7 +65,7 @@ Labels = Annotated[
     ),
 ]
 Numbers = Annotated[
-    LabelsAre,
+    LabelWord,
     typer.Option(
         "--labels-are",
         help="What the numbers are: counts sum to the bag's rows (* or empty: unknown), "
@@ -135,7 +135,7 @@ def fit(
             "right also where the file has numbers of yes alone: no has the rest."
         ),
     ] = None,
-    labels_are: Numbers = LabelsAre.auto,
+    labels_are: Numbers = LabelWord.auto,
     noise: NoiseOf = None,
     clipped: Clipped = False,
     row_labels: Annotated[

@@ -14,7 +14,7 @@ from bagwise.cli.fit_command import (
     Clipped,
     Files,
     Labels,
-    LabelsAre,
+    LabelWord,
     Model,
     NoiseOf,
     Numbers,
@@ -57,7 +57,7 @@ def predict(
             "of, in the form that fit takes."
         ),
     ] = None,
-    labels_are: Numbers = LabelsAre.auto,
+    labels_are: Numbers = LabelWord.auto,
     noise: NoiseOf = None,
     clipped: Clipped = False,
     skip_unmatched: Skip = False,
@@ -139,7 +139,7 @@ def label(
         ),
     ],
     keep: Keep = None,
-    labels_are: Numbers = LabelsAre.auto,
+    labels_are: Numbers = LabelWord.auto,
     noise: NoiseOf = None,
     clipped: Clipped = False,
     row_labels: Annotated[
@@ -181,7 +181,7 @@ def label(
         )
     output.result(written)
     show_written(written, out)
-    show_label_columns(written, labels_are is LabelsAre.relative)
+    show_label_columns(written, labels_are is LabelWord.relative)
     if row_labels is None:
         show_unused_labels(fitted.fitted)
 
@@ -208,10 +208,10 @@ def evaluate(
 
 
 def _kind_of_labels(
-    labels_are: LabelsAre, noise: str | None, clipped: bool
+    labels_are: LabelWord, noise: str | None, clipped: bool
 ) -> LabelSpec | Literal["auto"]:
     """What numbers are; where nothing is said, without importing what computes with them."""
-    if labels_are is LabelsAre.auto and noise is None and not clipped:
+    if labels_are is LabelWord.auto and noise is None and not clipped:
         return "auto"
     from bagwise.cli.label_options import label_spec_of
 

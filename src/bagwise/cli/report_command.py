@@ -10,7 +10,7 @@ import typer
 
 from bagwise.cli.app import TABLES, Force, app, output, user_errors
 from bagwise.cli.explain_commands import SomeBag, SomeFiles, SomeLabels, counts_of
-from bagwise.cli.fit_command import Clipped, LabelsAre, NoiseOf, Numbers, Skip
+from bagwise.cli.fit_command import Clipped, LabelWord, NoiseOf, Numbers, Skip
 from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def report(
     ] = None,
     bag: SomeBag = None,
     labels: SomeLabels = None,
-    labels_are: Numbers = LabelsAre.auto,
+    labels_are: Numbers = LabelWord.auto,
     noise: NoiseOf = None,
     clipped: Clipped = False,
     skip_unmatched: Skip = False,

@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from bagwise.tables.use.estimate import GroupShare
     from bagwise.tables.use.importance import Importance
 
-Columns = dict[str, list[Any]]
+Answer = dict[str, list[Any]]
+"""Columns by name."""
 
 
-def effect_columns(found: Sequence[Effect]) -> Columns:
+def effect_columns(found: Sequence[Effect]) -> Answer:
     """Effects with their intervals: standardized, and for one unit."""
-    columns: Columns = {
+    columns: Answer = {
         "column": [e.column for e in found],
         "class": [e.label for e in found],
         "effect": [e.effect for e in found],
@@ -30,16 +31,16 @@ def effect_columns(found: Sequence[Effect]) -> Columns:
     return {**columns, "unit": [table_words.unit(e) for e in found]}
 
 
-def importance_columns(found: Sequence[Importance]) -> Columns:
+def importance_columns(found: Sequence[Importance]) -> Answer:
     """How important columns are, with intervals."""
     fields = {"column": "column", "fall": "fall", "standard_error": "error"}
     fields |= {"low": "low", "high": "high"}
     return {name: [getattr(i, field) for i in found] for name, field in fields.items()}
 
 
-def share_columns(found: Sequence[GroupShare], by: Sequence[str]) -> Columns:
+def share_columns(found: Sequence[GroupShare], by: Sequence[str]) -> Answer:
     """Shares of classes in groups that the columns `by` make; intervals and bounds if known."""
-    columns: Columns = {name: [s.group[place] for s in found] for place, name in enumerate(by)}
+    columns: Answer = {name: [s.group[place] for s in found] for place, name in enumerate(by)}
     columns["class"] = [s.label for s in found]
     columns["rows"] = [s.rows for s in found]
     columns["share"] = [s.share for s in found]
@@ -50,7 +51,7 @@ def share_columns(found: Sequence[GroupShare], by: Sequence[str]) -> Columns:
     return columns
 
 
-def records(columns: Columns) -> list[dict[str, Any]]:
+def records(columns: Answer) -> list[dict[str, Any]]:
     """The same, row by row.
 
     >>> records({"class": ["no", "yes"], "share": [0.25, 0.75]})

@@ -25,6 +25,7 @@ _NEW = {
     "far": "a value far from those in training, which is read as the nearest ordinary value.",
 }
 _KINDS = {
+    "counts": "counts, some of which are not known",
     "ranges": "ranges of counts",
     "sample": "counts of larger groups, of which the rows are a random sample",
 }

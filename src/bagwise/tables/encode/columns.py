@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ FORMAT = 3
 OLDEST = 1  # that is still read: without what `_NEW` lists; until 2, with sentences in `left_out`
 _FAR = 1e4  # standard deviations: farther values are taken to be so far
 Kind = Literal["numeric", "boolean", "date", "category", "ordered"]
-KINDS: tuple[Kind, ...] = ("numeric", "boolean", "date", "category", "ordered")
+KINDS: tuple[Kind, ...] = get_args(Kind)
 Role = Literal["value", "log", "category", "other", "shared", "level", "missing"]
 Inputs = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]

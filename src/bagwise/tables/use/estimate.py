@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bagwise.tables.model.known_bags import KnownBags
 
 MISSING = "(missing)"
+ANSWER = ("class", "rows", "share", "low", "high", "least", "most")  # its columns beside groups
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,12 @@ def estimate_shares(
         )
     if not by:
         raise InputError(Option("by"), " is empty; name the columns whose values make the groups.")
+    if taken := [name for name in by if name in ANSWER]:
+        raise InputError(
+            f"the column {taken[0]!r} of ",
+            Option("by"),
+            " has the name of a column of the answer; rename it.",
+        )
     source = open_rows(data, as_text=list(by))
     source.require([*by, *model.columns.names])
     codes, names = _groups(source, by, model.columns)
