@@ -19,14 +19,14 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags import FloatArray, IntArray
-from bagwise.posterior._kernels import inline
+from bagwise.posterior._kernels import inline_as_written
 
 _NATS = 34.0  # what is left out is below exp(-34) of the largest probability
 _STEPS = 100  # of Newton and bisection
 _NEAR = 1e-2  # of a count or a standard deviation: near enough to the mean
 
 
-@inline
+@inline_as_written
 def tilted_odds(
     logits: FloatArray, copies: IntArray, n: float, yes: FloatArray, no: FloatArray
 ) -> float:
@@ -60,7 +60,7 @@ def tilted_odds(
     return x
 
 
-@inline
+@inline_as_written
 def _shifted(
     logits: FloatArray, copies: IntArray, x: float, yes: FloatArray, no: FloatArray
 ) -> tuple[float, float]:
@@ -76,7 +76,7 @@ def _shifted(
     return mean, variance
 
 
-@inline
+@inline_as_written
 def tilted_shares(yes: FloatArray, no: FloatArray, copies: IntArray, n: int) -> float:
     """The factor x of all odds yes / no that makes the mean of N equal n; changes yes and no.
 
@@ -107,7 +107,7 @@ def tilted_shares(yes: FloatArray, no: FloatArray, copies: IntArray, n: int) -> 
     return log_x
 
 
-@inline
+@inline_as_written
 def leave_one_out(
     yes: FloatArray,
     no: FloatArray,
