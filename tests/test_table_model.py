@@ -179,3 +179,37 @@ def test_predictions_and_labels_go_to_files_and_streams(model: TableModel, tmp_p
 def test_an_argument_that_fit_does_not_have_is_named_with_one_that_is_like_it() -> None:
     with pytest.raises(TypeError, match=r"no argument 'epoch'\. Did you mean epochs\?"):
         bagwise.fit(ROWS, "ward", COUNTS, epoch=3)
+
+
+def test_a_report_replaces_only_a_report(model: TableModel, tmp_path: Path) -> None:
+    page, mine = tmp_path / "r.html", tmp_path / "counts.csv"
+    mine.write_text("ward,sick,well\n")
+    with pytest.raises(InputError, match="was not written by"):
+        model.report(mine)
+    assert mine.read_text() == "ward,sick,well\n"
+    model.report(page)
+    model.report(page)
+    model.report(mine, force=True)
+    assert mine.read_bytes() == page.read_bytes()
+
+
+def test_arguments_that_would_do_nothing_are_refused(model: TableModel) -> None:
+    rows, counts = read(NEW), read(COUNTS)
+    with pytest.raises(TypeError, match=r"label has no argument 'bagg'\. Did you mean bag\?"):
+        model.label(rows, counts, bagg="ward")
+    with pytest.raises(TypeError, match=r"keep is about an output file; give predict out="):
+        model.predict(rows, keep="ward")
+    with pytest.raises(TypeError, match="predict has no argument 'foo'"):
+        model.predict_proba(rows, foo=1)
+
+
+def test_long_counts_of_pandas_are_read(model: TableModel) -> None:
+    counts = read(COUNTS).melt("ward", var_name="state", value_name="n")
+    long = bagwise.fit(read(ROWS), labels=counts.astype({"state": "str"}), **FIT)
+    assert long.predict_proba(read(NEW)).equals(model.predict_proba(read(NEW)))
+
+
+@pytest.mark.parametrize("wrong", [pd.Series([1, 2]), pl.LazyFrame({"a": [1]}), {"a": [1]}, None])
+def test_what_is_no_table_is_named(wrong: Any) -> None:
+    with pytest.raises(InputError, match=rf"is a {type(wrong).__name__}; a data frame"):
+        bagwise.fit(wrong, labels=read(COUNTS), **FIT)

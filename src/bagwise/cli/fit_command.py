@@ -277,6 +277,8 @@ def _stopped(out: Path, memory: str | None, store: Path | None) -> str:
 
 def _refuse_closed_folder(out: Path) -> None:
     """Better at once than when the work is done. A symbolic link is followed."""
+    if str(out) == "-":
+        raise UsageError("--out is -; a model is a folder, which standard output cannot hold.")
     place = Path(os.path.realpath(out))
     if place.is_symlink():
         raise UsageError(f"{out} is a symbolic link that leads to itself; choose another folder.")

@@ -50,7 +50,7 @@ def report(
     from bagwise.cli.label_options import label_spec_of
     from bagwise.cli.paper_commands import read_some
     from bagwise.reports import model_report
-    from bagwise.storage.files import begins, refuse_foreign, write_atomically
+    from bagwise.reports.page import write_page
     from bagwise.storage.model_folder import CONFIG, FIT
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import columns_of, spooled
@@ -58,7 +58,7 @@ def report(
     with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
         if not folder.is_dir():
             raise UsageError(f"there is no folder {folder}; give a model or the runs of a sweep.")
-        if out.is_dir():
+        if str(out) != "-" and out.is_dir():
             raise UsageError(f"{out} is a folder; name a file for the page.")
         if out.resolve().is_relative_to(folder.resolve()):
             raise UsageError(f"{out} is inside {folder}; choose another place for the page.")
@@ -78,9 +78,7 @@ def report(
         if not isinstance(place, Path):
             place.write(content.encode())
             return
-        opening = content.partition("<title>")[0].encode()  # the same in every report
-        refuse_foreign(place, lambda path: begins(path).startswith(opening), force)
-        write_atomically(place, content.encode())
+        write_page(place, content, force)
     typer.echo(out)
 
 

@@ -7,10 +7,12 @@ import io
 import struct
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from bagwise.storage.files import begins, refuse_foreign, write_atomically
 from bagwise.wording import counted
 
 if TYPE_CHECKING:
@@ -71,3 +73,10 @@ def png(figure: Figure) -> bytes:
         warnings.filterwarnings("ignore", message="Glyph")  # a class's name in another script
         figure.savefig(content, format="png", dpi=_DPI, metadata={"Software": "Bagwise"})
     return content.getvalue()
+
+
+def write_page(path: Path, content: str, force: bool = False) -> None:
+    """Write a page; it replaces an earlier report, and another file only with `force`."""
+    opening = content.partition("<title>")[0].encode()  # the same in every report
+    refuse_foreign(path, lambda there: begins(there).startswith(opening), force)
+    write_atomically(path, content.encode())

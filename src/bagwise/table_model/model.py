@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 from bagwise.table_model.columns import effect_columns, importance_columns, share_columns
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.model.fitted_table import FittedTable
@@ -72,6 +73,7 @@ class TableModel:
                 `keep`, `force` and `progress`, see `bagwise predict --help`.
         """
         if out is not None:
+            _refuse("predict", {x: 0 for x in known if x not in (*PREDICT_ARGUMENTS, *PLACE)})
             return self._predict(rows, out=out, **known)
         table, written = self._predicted(rows, **known)
         return self._like(rows).series(LABEL, table.column(LABEL), written.places)
@@ -88,6 +90,7 @@ class TableModel:
         return self._like(rows).frame(columns, written.places)
 
     def _predicted(self, rows: Table, **known: Any) -> tuple[Any, Written]:
+        _refuse("predict", {name: 0 for name in known if name not in PREDICT_ARGUMENTS})
         collected = Collected()
         written = self._predict(rows, out=collected, keep=[], **known)
         return collected.table, written
@@ -145,8 +148,12 @@ class TableModel:
         from bagwise.tables.use.label import label_table
 
         counts = Counts(self._bag(bag), labels, labels_are, skip_unmatched)
-        progress = place.pop("progress", False)
+        progress = bool(place.pop("progress", False))
+        if out is not None:
+            _refuse("label", {x: 0 for x in place if x not in PLACE}, LABEL_ARGUMENTS)
         collected = Collected()
+        if out is None:
+            _refuse("label", place, LABEL_ARGUMENTS)
         to = _destination(collected, keep=[]) if out is None else _destination(out, **place)
         written = label_table(
             self.fitted, rows, counts, to, row_labels=row_labels, progress=progress
@@ -270,16 +277,17 @@ class TableModel:
         ]
         return Summary("\n".join(lines))
 
-    def report(self, path: str | Path) -> None:
+    def report(self, path: str | Path, *, force: bool = False) -> None:
         """Write an HTML page about the model.
 
         Args:
-            path: of the page.
+            path: of the page. An earlier report is replaced.
+            force: replace another file, too.
         """
         from bagwise.reports.model_page import model_report
-        from bagwise.storage.files import write_atomically
+        from bagwise.reports.page import write_page
 
-        write_atomically(Path(path), model_report(self.fitted, "fit.json").encode())
+        write_page(Path(path), model_report(self.fitted, "fit.json"), force)
 
     def save(self, folder: str | Path) -> None:
         """Write the model's folder, in one step."""
@@ -323,16 +331,26 @@ class TableModel:
 
         return draw_effects(effects(self.fitted), label or self.classes[-1], axes)
 
-    def plot_shares(self, rows: Table, by: Names, label: str | None = None, **known: Any) -> Axes:
+    def plot_shares(
+        self,
+        rows: Table,
+        by: Names,
+        label: str | None = None,
+        *,
+        labels: Table | None = None,
+        bag: Names | None = None,
+        labels_are: LabelsAre = "auto",
+        skip_unmatched: bool = False,
+        axes: Axes | None = None,
+    ) -> Axes:
         """Draw the share of a class in groups of rows, with 95% intervals; see `estimate`."""
         from bagwise.reports.plots import draw_shares
         from bagwise.tables.use.estimate import estimate_shares
 
-        axes, labels = known.pop("axes", None), known.pop("labels", None)
-        counts, bag = None, columns_of(known.pop("bag", None))
+        counts = None
         if labels is not None:
-            counts = Counts(bag or self._bag(None), labels, **known)
-        found = estimate_shares(self.fitted, rows, columns_of(by), counts, bag=bag)
+            counts = Counts(self._bag(bag), labels, labels_are, skip_unmatched)
+        found = estimate_shares(self.fitted, rows, columns_of(by), counts, bag=columns_of(bag))
         return draw_shares(found, label or self.classes[-1], columns_of(by), axes)
 
     def plot_calibration(self, label: str | None = None, axes: Axes | None = None) -> Axes:
@@ -363,6 +381,23 @@ class Summary(str):
 
     def __repr__(self) -> str:
         return str(self)
+
+
+PREDICT_ARGUMENTS = ("bag", "labels", "labels_are", "skip_unmatched", "progress")
+LABEL_ARGUMENTS = (*PREDICT_ARGUMENTS, "row_labels")
+PLACE = ("keep", "force")  # of an output
+
+
+def _refuse(
+    function: str, given: Mapping[str, Any], known: Sequence[str] = PREDICT_ARGUMENTS
+) -> None:
+    """Refuse arguments that would do nothing."""
+    for name in given:
+        if name in PLACE:
+            raise InputTypeError(f"{name} is about an output file; give {function} out=, too.")
+        near = get_close_matches(name, [*known, *PLACE, "out"], n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise InputTypeError(f"{function} has no argument {name!r}.{hint}")
 
 
 def _destination(

@@ -74,8 +74,8 @@ def _overconfidence(facts: FitFacts) -> str:
         return ""
     few = "there are too few bags, or the model has the wrong form."
     why = {
-        True: "Bags differ by more than their rows explain, so what holds within a bag may not "
-        "hold between bags.",
+        True: "Bags differ by more than their rows explain, so what holds between bags may not "
+        "hold within them.",
         False: f"Perhaps {few}",
         None: f"Perhaps bags differ by more than their rows explain, {few}",
     }[facts.bags_vary]

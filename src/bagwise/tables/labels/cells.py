@@ -92,7 +92,7 @@ def mostly_numbers(column: pa.ChunkedArray) -> bool:
     >>> mostly_numbers(pa.chunked_array([["12", "closed", "7"]]))
     True
     """
-    texts = pa.chunked_array([cleaned(chunk) for chunk in column.chunks], pa.string()).drop_null()
+    texts = cleaned(column.combine_chunks().cast(pa.string())).drop_null()
     counts = texts.value_counts().to_pylist()
     told = (_is_told(entry["values"]) * entry["counts"] for entry in counts)
     return bool(2 * sum(told) > len(texts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, InputTypeError
 from bagwise.limits import LIMITS, Limits
 from bagwise.tables.read.row_source import RowSource
 
@@ -47,6 +47,16 @@ def is_frame(rows: object) -> bool:
     (True, False)
     """
     return hasattr(rows, "__arrow_c_stream__") or kind_of(rows) == "pandas"
+
+
+def refuse_no_table(data: object, name: str = "the table") -> None:
+    """Refuse what is neither a data frame nor the path of a file, though it looks like one."""
+    others = ("Series", "LazyFrame", "ndarray", "NoneType")
+    if type(data).__name__ in others or isinstance(data, Mapping):
+        raise InputTypeError(
+            f"{name} is a {type(data).__name__}; a data frame (pandas, polars, pyarrow) or the "
+            "path of a file is expected."
+        )
 
 
 def kind_of(frame: object) -> str:

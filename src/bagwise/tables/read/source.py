@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from bagwise.errors import InputError, is_lack_of_memory
 from bagwise.limits import LIMITS, Limits
 from bagwise.tables.read.dialect import header, text_options
-from bagwise.tables.read.frames import FrameSource, is_frame
+from bagwise.tables.read.frames import FrameSource, is_frame, refuse_no_table
 from bagwise.tables.read.partitions import partitions_of
 from bagwise.tables.read.paths import Paths, is_parquet, paths_of
 from bagwise.tables.read.row_source import RowSource
@@ -207,6 +207,7 @@ def open_rows(
         keys: columns that may be levels of a pandas index.
         name: what messages call a frame.
     """
+    refuse_no_table(data, name)
     if is_frame(data):
         return FrameSource(data, name, keys, limits)
     return FileSource(data, typed, as_text, limits)

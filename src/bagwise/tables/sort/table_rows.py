@@ -22,7 +22,7 @@ from bagwise.tables.match.bag_table import (
     without_absent_classes,
 )
 from bagwise.tables.match.heavy_tails import with_useful_logs
-from bagwise.tables.read.frames import is_frame
+from bagwise.tables.read.frames import is_frame, refuse_no_table
 from bagwise.tables.read.paths import Paths, is_parquet, paths_of
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.read.streaming import StreamedSource
@@ -61,6 +61,7 @@ def rows_in_memory(
     data: Table, labels: LabelTable, asked: Asked, progress: bool
 ) -> tuple[Sequence[Path], MatchedRows, Inputs]:
     """The files, the bags and what the columns mean, and (N, width) the rows."""
+    refuse_no_table(data)
     files = [] if is_frame(data) else paths_of(data)
     texts = [file for file in files if not is_parquet(file)]
     refuse_more_than_memory(sum(file.stat().st_size for file in texts), "the table")
