@@ -17,7 +17,7 @@ from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
     from bagwise.labels.label_spec import LabelSpec
-    from bagwise.table_model.columns import Answer
+    from bagwise.table_model.answers import Answer
     from bagwise.tables.labels.counts import Counts
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.use.effects import Effect
@@ -63,7 +63,7 @@ def explain(
     Intervals allow for the sampling of bags.
     """
     from bagwise.cli.label_options import label_spec_of
-    from bagwise.table_model.columns import effect_columns, importance_columns, records
+    from bagwise.table_model.answers import effect_columns, importance_columns, records
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import spooled
     from bagwise.tables.use.effects import effects
@@ -187,7 +187,7 @@ def estimate(
     """
     from bagwise.cli.label_options import label_spec_of
     from bagwise.cli.terminal import show_doubts, show_surprises
-    from bagwise.table_model.columns import records, share_columns
+    from bagwise.table_model.answers import records, share_columns
     from bagwise.tables.encode.columns import Surprises
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import columns_of, spooled

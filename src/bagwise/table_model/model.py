@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from bagwise.errors import InputError, InputTypeError
-from bagwise.table_model.columns import effect_columns, importance_columns, share_columns
+from bagwise.table_model.answers import effect_columns, importance_columns, share_columns
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
