@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from bagwise.errors import InputError, InputTypeError
+from bagwise.errors import InputError
 from bagwise.table_model.answers import effect_columns, importance_columns, share_columns
+from bagwise.table_model.arguments import OUTPUT, check_arguments
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bagwise.tables.read.source import Table
     from bagwise.tables.use.evaluate import Scores
 
+_PREDICT = ("bag", "labels", "labels_are", "skip_unmatched", "progress", "out", *OUTPUT)
 Names = str | Iterable[str]
 Out = str | Path | IO[bytes]
 
@@ -73,7 +74,7 @@ class TableModel:
                 `keep`, `force` and `progress`, see `bagwise predict --help`.
         """
         if out is not None:
-            _refuse("predict", {x: 0 for x in known if x not in (*PREDICT_ARGUMENTS, *PLACE)})
+            check_arguments("predict", known, _PREDICT)
             return self._predict(rows, out=out, **known)
         table, written = self._predicted(rows, **known)
         return self._like(rows).series(LABEL, table.column(LABEL), written.places)
@@ -90,7 +91,7 @@ class TableModel:
         return self._like(rows).frame(columns, written.places)
 
     def _predicted(self, rows: Table, **known: Any) -> tuple[Any, Written]:
-        _refuse("predict", {name: 0 for name in known if name not in PREDICT_ARGUMENTS})
+        check_arguments("predict", known, _PREDICT, has_output=False)
         collected = Collected()
         written = self._predict(rows, out=collected, keep=[], **known)
         return collected.table, written
@@ -149,11 +150,8 @@ class TableModel:
 
         counts = Counts(self._bag(bag), labels, labels_are, skip_unmatched)
         progress = bool(place.pop("progress", False))
-        if out is not None:
-            _refuse("label", {x: 0 for x in place if x not in PLACE}, LABEL_ARGUMENTS)
+        check_arguments("label", place, [*_PREDICT, "row_labels"], has_output=out is not None)
         collected = Collected()
-        if out is None:
-            _refuse("label", place, LABEL_ARGUMENTS)
         to = _destination(collected, keep=[]) if out is None else _destination(out, **place)
         written = label_table(
             self.fitted, rows, counts, to, row_labels=row_labels, progress=progress
@@ -381,23 +379,6 @@ class Summary(str):
 
     def __repr__(self) -> str:
         return str(self)
-
-
-PREDICT_ARGUMENTS = ("bag", "labels", "labels_are", "skip_unmatched", "progress")
-LABEL_ARGUMENTS = (*PREDICT_ARGUMENTS, "row_labels")
-PLACE = ("keep", "force")  # of an output
-
-
-def _refuse(
-    function: str, given: Mapping[str, Any], known: Sequence[str] = PREDICT_ARGUMENTS
-) -> None:
-    """Refuse arguments that would do nothing."""
-    for name in given:
-        if name in PLACE:
-            raise InputTypeError(f"{name} is about an output file; give {function} out=, too.")
-        near = get_close_matches(name, [*known, *PLACE, "out"], n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise InputTypeError(f"{function} has no argument {name!r}.{hint}")
 
 
 def _destination(

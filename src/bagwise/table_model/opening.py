@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bagwise.errors import InputTypeError
+from bagwise.table_model.arguments import check_arguments
 from bagwise.table_model.model import Names, TableModel
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
@@ -101,8 +100,7 @@ def fit(
     place = {name: more.pop(name) for name in _PLACE if name in more}
     if place.get("store") is not None:
         place["store"] = Path(place["store"])
-    if more:
-        raise _unexpected(next(iter(more)))
+    check_arguments("fit", more, [*signature(fit).parameters, *_TRAINING, *_PLACE])
     work = WorkOptions(
         out=None if out is None else Path(out),
         memory=None if memory is None else bytes_of(memory),
@@ -115,14 +113,6 @@ def fit(
 
 _TRAINING = ("method", "engine", "method_options", "lr", "epochs")
 _PLACE = ("store", "ray", "limits", "command")
-
-
-def _unexpected(name: str) -> InputTypeError:
-    """The error for an argument that `fit` does not have, with one that looks like it."""
-    known = [*signature(fit).parameters, *_TRAINING, *_PLACE]
-    near = get_close_matches(name, known, n=1)
-    hint = f" Did you mean {near[0]}?" if near else ""
-    return InputTypeError(f"fit has no argument {name!r}.{hint}")
 
 
 def load(folder: str | Path) -> TableModel:
