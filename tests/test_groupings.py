@@ -322,6 +322,44 @@ def test_losses_are_per_instance_and_keep_messages() -> None:
     assert cc_loss(logits * torch.nan, groupings).isnan()
 
 
+def test_stacked_rows_have_the_composite_likelihood_whatever_is_known_of_the_bags() -> None:
+    log_p, groupings = made(14, THREE, 3, 1.0, "b", [1, 2, 1, 1, 3, 1, 1, 2])
+    ranges = groupings.groupings[2].bags
+    low, high = ranges.counts - 1, ranges.counts + 1
+    known = {g.name: (g.bag_of_row, g.bags) for g in groupings}
+    ranges = Bags.from_ranges(low.clip(0), high, ranges.sizes, weights=ranges.weights)
+    groupings = Groupings(known | {"c": (known["c"][0], ranges)})
+    rows, bags = groupings.stacked()
+    assert len(bags) == 3 + 2 + 2
+    assert bags.is_sharp.tolist() == [True] * 3 + [False] * 4
+    np.testing.assert_array_equal(rows, np.concatenate([g.rows for g in groupings]))
+    np.testing.assert_array_equal(bags.weights, groupings.weights[rows])
+    found = bag_posterior(log_p[rows], bags).log_likelihood
+    for at, g in zip([0, 3, 5], groupings, strict=True):
+        alone = bag_posterior(log_p[g.rows], g.bags).log_likelihood
+        np.testing.assert_allclose(found[at : at + len(g.bags)], alone)
+    composite = bag_posterior(log_p, groupings, joint=False)
+    assert found.sum() == pytest.approx(composite.log_likelihood)
+
+
+def test_a_label_that_one_grouping_knows_is_known_in_all() -> None:
+    line, column = [0, 0, 1, 1], [0, 1, 0, 1]
+    two = Bags([2, 2], [[1, 1], [1, 1]])
+    groupings = Groupings(
+        {"line": (line, two), "column": (column, two.with_labels([-1, 0, -1, -1]))}
+    )
+    rows, bags = groupings.stacked()
+    np.testing.assert_array_equal(bags.row_labels, [-1, -1, 0, -1, -1, 0, -1, -1])
+    assert rows[2] == rows[5] == 2
+    with pytest.raises(InputError, match="'line': row 2 is labeled class 0, but bag 1 has"):
+        Groupings(
+            {
+                "line": (line, Bags([2, 2], [[2, 0], [0, 2]])),
+                "column": (column, two.with_labels([-1, 0, -1, -1])),
+            }
+        )
+
+
 ROWS = [0, 0, 1, 1]
 
 

@@ -17,7 +17,7 @@ from bagwise.bags.arrays import FloatArray, IntArray, first, whole_numbers
 from bagwise.bags.bags import Bags
 from bagwise.bags.potentials import of_counts
 from bagwise.bags.row_labels import others_impossible, weighted_bincount
-from bagwise.errors import InputError, InputTypeError
+from bagwise.errors import InputError, InputTypeError, naming
 
 _SHOWN = 5  # bags that an error names
 
@@ -66,7 +66,8 @@ class Groupings:
         groupings: by name, (bag of each row, bags): (N,) integers 0 .. B-1, and -1 for rows that
             are in none of the bags, and `Bags` whose sizes are the numbers of rows with 0, 1, ...
             The rows of a bag are in ascending order; weights and known labels, if there are any,
-            are in that order too and must be the same in all groupings.
+            are in that order too. Weights must be the same in all groupings; a label that one of
+            them has is known in all.
 
     >>> ward, age = [0, 0, 1, 1], [0, 1, 0, 1]
     >>> Groupings({
@@ -103,6 +104,8 @@ class Groupings:
                     )
         self.weights = self._of_rows([g.bags.weights for g in self.groupings], "weight", 1)
         self.row_labels = self._of_rows([g.bags.row_labels for g in self.groupings], "label", -1)
+        if self.row_labels is not None:
+            self.groupings = [_labelled(g, self.row_labels) for g in self.groupings]
         for pair in combinations(self.groupings, 2):
             _refuse_contradictions(*pair, self.copies)
 
@@ -140,6 +143,24 @@ class Groupings:
     def copies(self) -> IntArray:
         """(N,) the weights, ones where there are none."""
         return np.ones(self.n_instances, np.int64) if self.weights is None else self.weights
+
+    def stacked(self) -> tuple[IntArray, Bags]:
+        """The rows written out once for each grouping: (M,) the row of each, and all the bags.
+
+        The bags of the first grouping come first. `X[rows]` and `bags` make the composite
+        likelihood that of one partition; exact, noisy and other counts may be mixed.
+
+        >>> ward, age = [0, 0, 1, 1], [0, 1, 0, -1]
+        >>> rows, bags = Groupings({
+        ...     "ward": (ward, Bags([2, 2], [[1, 1], [2, 0]])),
+        ...     "age": (age, Bags([2, 1], [[1, 1], [1, 0]])),
+        ... }).stacked()
+        >>> rows
+        array([0, 1, 2, 3, 0, 2, 1])
+        >>> bags
+        Bags(4 bags, 7 instances, 2 classes, sizes 1 to 2)
+        """
+        return np.concatenate([g.rows for g in self]), Bags.join(g.bags for g in self)
 
     @cached_property
     def degrees(self) -> IntArray:
@@ -223,6 +244,15 @@ def _grouping(name: str, bag_of_row: ArrayLike, bags: Bags) -> Grouping:
         )
     rows = np.argsort(of_row, kind="stable")[np.count_nonzero(of_row < 0) :]
     return Grouping(name, of_row, bags, rows)
+
+
+def _labelled(grouping: Grouping, labels: IntArray) -> Grouping:
+    """The same with labels (N,) that other groupings may have told."""
+    try:
+        with naming(row=grouping.rows.tolist()):
+            return grouping._replace(bags=grouping.bags.with_labels(labels[grouping.rows]))
+    except InputError as error:
+        raise InputError(f"grouping {grouping.name!r}: {error}") from None
 
 
 def _refuse_contradictions(one: Grouping, two: Grouping, copies: IntArray) -> None:

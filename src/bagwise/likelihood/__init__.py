@@ -1,9 +1,10 @@
 """Linear models fitted to bags by maximum likelihood: no learning rate, no epochs, no chance.
 
-`fit_linear` fits one, `fit_in_pieces` one to rows that are read piece by piece, `choose_ridge`
-chooses its penalty on held-out bags, `covariance` (or `covariance_in_pieces`) says how sure its
-coefficients are, `choose_bag_effects` whether bags differ by more than their rows explain,
-`effects_of_shares` what the known shares of a bag say about new rows of it.
+`fit_linear` fits one, `fit_in_pieces` one to rows that are read piece by piece, `fit_joint` one to
+several groupings of the same rows, `choose_ridge` chooses its penalty on held-out bags,
+`covariance` (or `covariance_in_pieces`) says how sure its coefficients are, `choose_bag_effects`
+whether bags differ by more than their rows explain, `effects_of_shares` what the known shares of a
+bag say about new rows of it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     )
     from bagwise.likelihood.effects_from_shares import BagEffects, effects_of_shares
     from bagwise.likelihood.in_pieces import fit_in_pieces
+    from bagwise.likelihood.joint_fit import fit_joint
     from bagwise.likelihood.linear_fit import fit_linear, fit_with_variance
     from bagwise.likelihood.mixing import mean_softmax
     from bagwise.likelihood.ridge import (
@@ -59,6 +61,7 @@ __all__ = [
     "effects_of_shares",
     "fit_for_intervals",
     "fit_in_pieces",
+    "fit_joint",
     "fit_linear",
     "fit_with_variance",
     "group_shares_with_effects",
@@ -76,6 +79,7 @@ _FILES = {
     "effect_shares": "EffectsOfFit effects_of_fit group_shares_with_effects",
     "effects_from_shares": "BagEffects effects_of_shares",
     "in_pieces": "fit_in_pieces",
+    "joint_fit": "fit_joint",
     "linear_fit": "fit_linear fit_with_variance",
     "mixing": "mean_softmax",
     "ridge": "ChosenRidge RidgeScore bag_folds bag_log_likelihoods choose_ridge",

@@ -74,12 +74,12 @@ def bag_information(
         assert bags.row_labels is not None
         p = p.copy()
         p[labeled] = np.eye(bags.n_classes)[bags.row_labels[labeled]]
-    spread = None if bags.potentials is None else _count_covariances(likelihood, theta)
+    spread = None if bags.potentials is None else count_covariances(likelihood, theta)
     for part, rows in information_rows(likelihood.X1, p, bags.offsets, likelihood.basis, tau):
         if spread is not None:
             soft = np.flatnonzero(~bags.is_sharp[part])
             if len(soft):
-                V = _prior_covariances(likelihood, p, part[soft]) + 1e-12 * np.eye(D)
+                V = prior_covariances(likelihood, p, part[soft]) + 1e-12 * np.eye(D)
                 inverse = np.linalg.inv(np.linalg.cholesky(V))
                 kept = np.eye(D) - inverse @ spread[part[soft]] @ inverse.transpose(0, 2, 1)
                 values, vectors = np.linalg.eigh((kept + kept.transpose(0, 2, 1)) / 2)
@@ -118,7 +118,7 @@ def _labeled_rows(likelihood: BagLikelihood) -> IntArray:
     return np.flatnonzero((bags.row_labels >= 0) & (bags.sizes[bags.bag_of_row] > 1))
 
 
-def _count_covariances(likelihood: BagLikelihood, theta: FloatArray) -> FloatArray:
+def count_covariances(likelihood: BagLikelihood, theta: FloatArray) -> FloatArray:
     """(B, D, D) the covariance of counts given what is known of the bags, by differences."""
     bags, basis = likelihood.bags, likelihood.basis
     z: FloatArray = likelihood.X1 @ (theta @ basis.T)
@@ -135,7 +135,7 @@ def _count_covariances(likelihood: BagLikelihood, theta: FloatArray) -> FloatArr
     return symmetric
 
 
-def _prior_covariances(likelihood: BagLikelihood, p: FloatArray, index: IntArray) -> FloatArray:
+def prior_covariances(likelihood: BagLikelihood, p: FloatArray, index: IntArray) -> FloatArray:
     """(n, D, D) the covariance of counts by the model alone."""
     bags, basis = likelihood.bags, likelihood.basis
     own, offsets = p[bags.rows(index)], bags.select(index).offsets[:-1]

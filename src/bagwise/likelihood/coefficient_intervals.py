@@ -14,6 +14,7 @@ from bagwise.checks import whole
 from bagwise.errors import InputError
 from bagwise.likelihood._information import expected_information, leveraged_scores
 from bagwise.likelihood._optimise import Problem
+from bagwise.likelihood._overlap import Overlap, cross_terms
 from bagwise.likelihood.coefficient_covariance import MAX_PARAMETERS, Covariance
 from bagwise.likelihood.coefficients import LinearFit
 from bagwise.likelihood.coordinates import contrasts
@@ -52,7 +53,12 @@ def interval_ridge(ridge: float) -> float:
 
 
 def covariance(
-    X: npt.ArrayLike, bags: Bags, fit: LinearFit, *, limits: Limits = LIMITS
+    X: npt.ArrayLike,
+    bags: Bags,
+    fit: LinearFit,
+    *,
+    rows: IntArray | None = None,
+    limits: Limits = LIMITS,
 ) -> Covariance:
     """The sandwich estimator of a fit's covariance, bags being what is sampled.
 
@@ -71,12 +77,17 @@ def covariance(
     scores are linear: intervals are then up to twice too wide where bags are alike. A fit's tau, if
     it has bag effects, is taken as known.
 
+    Where bags share rows (`rows`), their scores are not independent. If there are at least 20
+    groups of connected bags, these are what is sampled. Otherwise, the covariances of scores of
+    bags that share rows are those that the model expects, and are added to sum_b g_b g_b'.
+
     Use it on `fit_for_intervals`. It cannot help where there are about as many coefficients
     (d + 1) (C - 1) as bags, or more: intervals then say little.
 
     Args:
         X: (N, d) features that the fit was made with.
         fit: a fit with at most 2000 free coefficients.
+        rows: (N,) which row each instance is, where bags share rows: see `Groupings.stacked`.
         limits: how long differences of the gradient may take.
 
     >>> rng = np.random.default_rng(0)
@@ -104,13 +115,19 @@ def covariance(
     likelihood = BagLikelihood(features, part)
     problem = Problem(likelihood, fit.ridge)
     found: Evaluation = problem.at(theta, tau).found
-    expected, inverse, outer = _expected(lambda: [(likelihood, found)], theta, problem.penalty, tau)
+    overlap = None if rows is None else Overlap.of(rows, part)
+    sampled = len(bags) if overlap is None else overlap.sampled
+    expected, inverse, outer = _expected(
+        lambda: [(likelihood, found)], theta, problem.penalty, tau, overlap
+    )
+    if rows is not None and overlap is not None and overlap.clusters is None:
+        outer = _positive(outer + cross_terms(likelihood, theta, found, rows), inverse)
     kind = "expected"
     steps = P * (lattice_states(part) * part.n_classes).sum()
     if likelihood.exact and steps <= limits.observed_steps:
         kind = "observed"
         inverse = _inverse_observed(problem, theta, tau, expected)
-    return _of_contrasts(fit, _sandwich(inverse, outer, len(bags)), classes, len(bags), kind)
+    return _of_contrasts(fit, _sandwich(inverse, outer, sampled), classes, sampled, kind)
 
 
 def covariance_in_pieces(read: Read, bags: Bags, fit: LinearFit, *, most: int) -> Covariance:
@@ -201,17 +218,34 @@ def _expected(
     theta: FloatArray,
     penalty: FloatArray,
     tau: float,
+    overlap: Overlap | None = None,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(P, P) the expected information with the penalty (d, D), its inverse, and sum_b g_b g_b'."""
+    """(P, P) the expected information with the penalty (d, D), its inverse, and sum_b g_b g_b'; of
+    bags that share rows, a sum over clusters.
+    """
     information = np.diag(penalty.ravel())
     information += sum(expected_information(one, theta, at, tau) for one, at in pieces())
     information[np.diag_indices(theta.size)] += 1e-9 * np.diagonal(information).max()
     inverse = cho_solve(cho_factor(information), np.eye(theta.size))
     outer = np.zeros(inverse.shape)
+    degree = 1.0 if overlap is None else overlap.degree
     for likelihood, found in pieces():
-        scores = leveraged_scores(likelihood, theta, found, tau, inverse)
+        # Without a bag, those of its rows in other groupings would pull less, too.
+        scores = leveraged_scores(likelihood, theta, found, tau, degree * inverse)
+        if overlap is not None and overlap.clusters is not None:
+            of_bags, scores = scores, np.zeros((overlap.sampled, scores.shape[1]))
+            np.add.at(scores, overlap.clusters, of_bags)
         outer += scores.T @ scores
     return information, inverse, outer
+
+
+def _positive(outer: FloatArray, inverse: FloatArray) -> FloatArray:
+    """A covariance of scores with nothing negative or next to nothing beside the information."""
+    lower = cholesky(inverse, lower=True)
+    values, vectors = np.linalg.eigh(lower.T @ outer @ lower)
+    root = solve_triangular(lower, vectors, lower=True, trans="T")
+    found: FloatArray = (root * np.maximum(values, _LEAST_SPREAD)) @ root.T
+    return found
 
 
 def _sandwich(inverse: FloatArray, outer: FloatArray, n_bags: int) -> FloatArray:
