@@ -22,6 +22,7 @@ class EncodedBags:
 
     Attributes:
         inputs: (N, d) numbers, in memory or in a file.
+        rows: (N,) which row of several groupings each is, where rows are there more than once.
 
     >>> data = EncodedBags(np.zeros((5, 3), np.float32), Bags([3, 2], [[2, 1], [0, 2]]))
     >>> len(data), data.width, len(data.select(np.array([1])))
@@ -30,6 +31,7 @@ class EncodedBags:
 
     inputs: npt.NDArray[Any] | StoredRows
     bags: Bags
+    rows: IntArray | None = None
 
     def __len__(self) -> int:
         return self.bags.n_instances
@@ -43,7 +45,9 @@ class EncodedBags:
         """These bags only, in this order."""
         if isinstance(self.inputs, StoredRows):
             return EncodedBags(self.inputs.select(index), self.bags.select(index))
-        return EncodedBags(self.inputs[self.bags.rows(index)], self.bags.select(index))
+        own = self.bags.rows(index)
+        rows = None if self.rows is None else self.rows[own]
+        return EncodedBags(self.inputs[own], self.bags.select(index), rows)
 
     def double(self) -> FloatArray:
         """(N, d) all rows, in memory and in double precision."""
@@ -76,4 +80,6 @@ class EncodedBags:
         else:
             digest.update(repr((self.inputs.shape, self.inputs.dtype.str)).encode())
             digest.update(np.ascontiguousarray(self.inputs).data)
+        if self.rows is not None:
+            digest.update(self.rows.tobytes())
         return digest.hexdigest()
