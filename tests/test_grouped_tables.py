@@ -189,7 +189,7 @@ def test_contradictions_name_the_bags_by_their_names() -> None:
     nested = ROWS.assign(county=ROWS["ward"].str[:2])
     counties = counted(nested, Y, "county")
     counties.loc[1, ["no", "yes"]] = [counties.loc[1, ["no", "yes"]].sum(), 0]
-    with pytest.raises(InputError, match="of 'ward' and bag.* 'W1' of 'county' contradict"):
+    with pytest.raises(InputError, match=r"of 'ward' and bag.* 'W1' of 'county' contradict"):
         fit(nested, {"ward": WARDS, "county": counties})
 
 
@@ -328,5 +328,3 @@ def test_the_command_line_does_the_same(joint: TableModel, tmp_path: Path) -> No
     assert "--bag ward is given twice" in said
     said = run("fit", rows, *counts, *["--labels-are", "counts"] * 3, "--out", other, code=2)
     assert "--labels-are is given 3 times, and --labels 2 times" in said
-    said = run("predict", model, rows, *counts, "--out", labels, code=2)
-    assert "--bag is given 2 times" in said

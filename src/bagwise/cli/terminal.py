@@ -119,20 +119,22 @@ def show_known_bags(known: int, rows: int) -> None:
 
 def show_label_columns(written: Written, relative: bool = False) -> None:
     """Which of the columns of `label` is for what."""
+    known = table_words.label_numbers(written.labels or {})
     totals = (
-        f"Use `label` for totals: it has the counts of {written.groupings[0]}, as far as they are "
-        "exact, and nearly those of the other groupings."
+        f"it has the counts of {written.groupings[0]}, as far as they are exact, and nearly those "
+        "of the other groupings."
         if written.groupings
-        else f"Use `label` for totals: it is the most probable labeling of whole bags, given "
-        f"{table_words.label_numbers(written.labels)}, and need not match them exactly."
+        else f"it is the most probable labeling of whole bags, given {known}, and need not match "
+        "them exactly."
         if written.labels
-        else "Use `label` for totals: it has the shares of the label file, as nearly as these rows "
-        "can."
+        else "it has the shares of the label file, as nearly as these rows can."
         if relative
-        else "Use `label` for totals: it has exactly the counts of the bags."
+        else "it has exactly the counts of the bags."
     )
+    name = "n_..." if written.weighted else "label"
     console.print(
-        f"{totals} Use `most_probable` for single rows: it is each row's most likely class.",
+        f"Use `{name}` for totals: {totals} Use `most_probable` for single rows: it is each row's "
+        "most likely class.",
         soft_wrap=True,
         highlight=False,
     )

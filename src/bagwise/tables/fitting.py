@@ -157,13 +157,14 @@ class _Fit:
             )
         instances = None if self.groupings is None else self.groupings.stacked()[0]
         self.encoded = EncodedBags(inputs, self.targets.bags, instances)
-        self.splits = _splits(self.targets.bags, self.groupings, self.steps.seed, self.limits)
+        self.compact = self.encoded.compact()
+        self.splits = _splits(self.encoded, self.groupings, self.steps.seed, self.limits)
         self.by_likelihood = (
             (self.room is None or self.room.is_likelihood(self.steps))
             # Chosen by hand, rates and epochs are those of gradient descent.
             and not replace(self.steps, method="cc").is_asked_for
             and (
-                self.encoded.fits(self.limits)
+                self.compact.fits(self.limits)
                 or (counts.is_plain and fits_in_pieces(self.encoded, self.splits, self.limits))
             )
         )
@@ -175,7 +176,7 @@ class _Fit:
             )
         if self.model.bag_effects:
             linear.check_bag_effects(
-                self.encoded, self.model.model, self.by_likelihood, self.limits
+                self.compact, self.model.model, self.by_likelihood, self.limits
             )
         self.models = _models(self.model, len(self.targets.bags), counts)
         if self.room is None and (self.models != ["linear"] or not self.by_likelihood):
@@ -198,9 +199,10 @@ class _Fit:
 
     def _fitted(self, kept: Workspace) -> FittedTable:
         """The best of the models that are tried, and what its fit found."""
-        bags, cross_validated = self.targets.bags, len(self.splits) > 1
+        cross_validated = len(self.splits) > 1
         trials, networks = self._trials(kept)
         chosen = trials[0]
+        bags = (self.encoded if chosen.fitted is None else self.compact).bags
         assert chosen.log_probs is not None
         log_probs, trained = chosen.log_probs, None
         if chosen.fitted is None:
@@ -249,13 +251,13 @@ class _Fit:
             ),
             seconds=round(time.perf_counter() - self.started, 1),
             bags_differ=(
-                linear.differences(chosen, self.encoded, self.limits)
+                linear.differences(chosen, self.compact, self.limits)
                 if self.groupings is None
                 else None
             ),
         )
         table = _held_out_file(of_rows, part, ids, classes, tau)
-        intervals = _intervals(chosen, self.encoded, self.splits, kept, self.work)
+        intervals = _intervals(chosen, self.compact, self.splits, kept, self.work)
         named = self.targets.ids[: len(self.targets.ids) - self.rows.alone]
         known = linear.known_bags(chosen, list(self.counts.key), named)
         return FittedTable(fitted, self.rows.columns, facts, intervals, known, table.encode())
@@ -277,7 +279,7 @@ class _Fit:
         for name in self.models:
             if name == "linear" and self.by_likelihood:
                 effects = self.model.bag_effects
-                trials += _linear_trials(self.encoded, self.splits, kept, effects, self.work)
+                trials += _linear_trials(self.compact, self.splits, kept, effects, self.work)
                 trials = self._with_joint(trials, kept)
             else:
                 assert networks is not None
@@ -298,14 +300,17 @@ class _Fit:
         return [found, *trials]
 
 
-def _splits(bags: Bags, groupings: Groupings | None, seed: int, limits: Limits) -> list[Split]:
+def _splits(
+    data: EncodedBags, groupings: Groupings | None, seed: int, limits: Limits
+) -> list[Split]:
     """Which bags are held out in turn; bags within others together with these, see
     `held_out_together`, unless that leaves too few to hold out.
     """
+    bags = data.bags
     together = np.arange(len(bags)) if groupings is None else held_out_together(groupings)
     n = int(together.max()) + 1
     if n == len(bags) or n < FEWEST_BAGS:
-        return splits_of(bags, seed, limits=limits)
+        return splits_of(bags, seed, limits=limits, rows=data.rows)
     sizes = np.bincount(together, bags.totals).astype(np.int64)
     splits = splits_of(Bags(sizes, sizes[:, None]), seed, limits=limits)
     return [

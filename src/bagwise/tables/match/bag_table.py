@@ -179,6 +179,11 @@ def match_rows(
     own = [name for name in (row_labels, weights) if name is not None]
     key = list(dict.fromkeys(name for table in tables for name in table.key))
     source.require([*key, *own])
+    if weights is not None and weights in (*key, row_labels):
+        raise InputError(
+            Option("weights"),
+            f" is the column {weights!r}, which names bags or has labels; choose another one.",
+        )
     copies = None if weights is None else row_counts(source, weights)
     learner = None
     if columns is None:

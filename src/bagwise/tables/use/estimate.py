@@ -133,10 +133,7 @@ def estimate_shares(
         assert places is not None
         from bagwise.likelihood import group_shares_with_effects  # compiled, and seldom needed
 
-        own = np.repeat(np.arange(len(order)), copies)  # written out
-        shares, errors = group_shares_with_effects(
-            known, effects, X[own], places[own], group[own], G
-        )
+        shares, errors = group_shares_with_effects(known, effects, X, places, group, G, copies)
         reach = known.quantile() * errors
     else:
         shares, errors = known.group_shares(X, group, G, copies=copies)

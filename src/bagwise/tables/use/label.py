@@ -106,6 +106,7 @@ def label_table(
         labels=None if bags.is_sharp.all() else rows_found.label_spec.to_json(),
         places=np.sort(order),
         groupings=[table.grouping for table in tables] if len(tables) > 1 else [],
+        weighted=is_weighted,
     )
 
 

@@ -84,6 +84,7 @@ class Written(NamedTuple):
             exact; None where they are.
         places: of the rows, in the input; None for all of them.
         groupings: whose counts were used, where there are several.
+        weighted: whether there are numbers of labels in place of a label.
     """
 
     rows: int
@@ -95,6 +96,7 @@ class Written(NamedTuple):
     labels: dict[str, Any] | None = None
     places: npt.NDArray[np.int64] | None = None
     groupings: Sequence[str] = ()
+    weighted: bool = False
 
 
 def kept_columns(
