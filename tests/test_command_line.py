@@ -150,9 +150,10 @@ def test_options_that_may_be_repeated_and_flags_stay() -> None:
     assert "is given" not in result.output
 
 
-def test_a_second_pair_of_bags_and_labels_does_not_replace_the_first(tmp_path: Path) -> None:
+def test_predict_takes_one_pair_of_bags_and_labels(tmp_path: Path) -> None:
     pair = ["--bag", "ward", "--labels", "wards.csv", "--bag", "town", "--labels", "towns.csv"]
-    result = CliRunner().invoke(app, ["fit", "rows.csv", *pair, "--out", str(tmp_path / "m")])
+    out = ["--out", str(tmp_path / "p.csv")]
+    result = CliRunner().invoke(app, ["predict", "model", "rows.csv", *pair, *out])
     assert result.exit_code == 2
     assert "--bag is given 2 times" in result.output
-    assert not (tmp_path / "m").exists()
+    assert not (tmp_path / "p.csv").exists()

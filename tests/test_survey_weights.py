@@ -62,3 +62,10 @@ def test_weights_of_bodies_and_what_can_be_no_weights_are_not_noted(
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         learn(name, values)
+
+
+def test_whole_numbers_may_be_counts_of_identical_rows() -> None:
+    with pytest.warns(UserWarning, match='Say weights="fnlwgt" if it is the number of identical'):
+        learn("fnlwgt", EXPANSION.round())
+    with pytest.warns(UserWarning, match="is no feature.$"):
+        learn("fnlwgt", EXPANSION)

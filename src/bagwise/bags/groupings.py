@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations, permutations
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from bagwise.bags.arrays import FloatArray, IntArray, first, whole_numbers
 from bagwise.bags.bags import Bags
 from bagwise.bags.potentials import of_counts
 from bagwise.bags.row_labels import others_impossible, weighted_bincount
-from bagwise.errors import InputError, InputTypeError, naming
+from bagwise.errors import InputError, InputTypeError, Place, naming
 
 _SHOWN = 5  # bags that an error names
 
@@ -68,6 +68,7 @@ class Groupings:
             The rows of a bag are in ascending order; weights and known labels, if there are any,
             are in that order too. Weights must be the same in all groupings; a label that one of
             them has is known in all.
+        bag_names: what bags are called in messages, by the grouping's name; numbers if not given.
 
     >>> ward, age = [0, 0, 1, 1], [0, 1, 0, 1]
     >>> Groupings({
@@ -86,7 +87,12 @@ class Groupings:
     row_labels: IntArray | None
     """(N,) labels of rows that are known, -1 for the others; None if none is."""
 
-    def __init__(self, groupings: Mapping[str, tuple[ArrayLike, Bags]]) -> None:
+    def __init__(
+        self,
+        groupings: Mapping[str, tuple[ArrayLike, Bags]],
+        *,
+        bag_names: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         if not groupings:
             raise InputError("there is no grouping; give at least one.")
         self.groupings = [_grouping(name, *given) for name, given in groupings.items()]
@@ -107,7 +113,7 @@ class Groupings:
         if self.row_labels is not None:
             self.groupings = [_labelled(g, self.row_labels) for g in self.groupings]
         for pair in combinations(self.groupings, 2):
-            _refuse_contradictions(*pair, self.copies)
+            _refuse_contradictions(*pair, self.copies, bag_names or {})
 
     def _of_rows(self, of_bags: list[IntArray | None], what: str, default: int) -> IntArray | None:
         """(N,) what bags know of their rows, in the order of rows; groupings must agree."""
@@ -255,7 +261,9 @@ def _labelled(grouping: Grouping, labels: IntArray) -> Grouping:
         raise InputError(f"grouping {grouping.name!r}: {error}") from None
 
 
-def _refuse_contradictions(one: Grouping, two: Grouping, copies: IntArray) -> None:
+def _refuse_contradictions(
+    one: Grouping, two: Grouping, copies: IntArray, names: Mapping[str, Sequence[str]]
+) -> None:
     """Refuse counts of bags that share rows where no labels of these rows give both.
 
     If bags of `one` have a instances that those of `two` have not, then no class can have more than
@@ -276,7 +284,7 @@ def _refuse_contradictions(one: Grouping, two: Grouping, copies: IntArray) -> No
     )
     if (found := _contradiction(mine, its, shared[which])) is not None:
         b, d = pairs[:, which][:, [found[0]]]
-        _refuse(one, b, two, d, *found[1:])
+        _refuse(_named(one, b, names), _named(two, d, names), *found[1:])
     B, D = len(one.bags), len(two.bags)
     graph = coo_array((np.ones(len(shared)), (pairs[0], B + pairs[1])), shape=(B + D, B + D))
     n_parts, part = connected_components(graph, directed=False)
@@ -287,7 +295,7 @@ def _refuse_contradictions(one: Grouping, two: Grouping, copies: IntArray) -> No
     of_part = weighted_bincount(part[pairs[0]], shared, n_parts)
     if (found := _contradiction(mine, its, of_part)) is not None:
         of_one, of_two = np.flatnonzero(part[:B] == found[0]), np.flatnonzero(part[B:] == found[0])
-        _refuse(one, of_one, two, of_two, *found[1:])
+        _refuse(_named(one, of_one, names), _named(two, of_two, names), *found[1:])
 
 
 def _sums(of_bags: IntArray, part: npt.NDArray[np.int32], n_parts: int) -> IntArray:
@@ -310,17 +318,17 @@ def _contradiction(
     return None
 
 
-def _refuse(
-    one: Grouping, of_one: IntArray, two: Grouping, of_two: IntArray, c: int, n: int, m: int
-) -> None:
+def _refuse(one: str, two: str, c: int, n: int, m: int) -> None:
     raise InputError(
-        f"{_named(one, of_one)} and {_named(two, of_two)} contradict each other: their counts of "
-        f"class {c} are {n} and {m}, which no labels of the rows that they share allow. Correct "
-        "the counts, or say that they are not exact (Bags.from_noisy_counts, Bags.from_ranges)."
+        f"{one} and {two} contradict each other: their counts of ",
+        Place("class", c),
+        f" are {n} and {m}, which no labels of the rows that they share allow. Correct the counts, "
+        "or say that they are not exact (noise, ranges).",
     )
 
 
-def _named(grouping: Grouping, bags: IntArray) -> str:
-    shown = ", ".join(str(b) for b in bags[:_SHOWN])
+def _named(grouping: Grouping, bags: IntArray, names: Mapping[str, Sequence[str]]) -> str:
+    known = names.get(grouping.name)
+    shown = ", ".join(str(b) if known is None else repr(known[b]) for b in bags[:_SHOWN])
     more = ", ..." if len(bags) > _SHOWN else ""
     return f"bag{'s' * (len(bags) > 1)} {shown}{more} of {grouping.name!r}"

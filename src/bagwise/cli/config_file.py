@@ -8,6 +8,8 @@ from typing import Any
 
 from bagwise.errors import UsageError
 
+_OF_GROUPINGS = ("bag", "labels", "labels_are")  # options that may be repeated
+
 
 def options_in(path: Path, known: list[str]) -> dict[str, Any]:
     """Options from a TOML file, by the names of parameters."""
@@ -26,5 +28,11 @@ def options_in(path: Path, known: list[str]) -> dict[str, Any]:
                 f"{path} has {name!r}, which is no option of fit; these are: {listed}."
             )
         is_list = isinstance(value, list) and plain not in ("data", "ordered", "set_")
-        options[plain] = ",".join(map(str, value)) if is_list else value
+        if plain in _OF_GROUPINGS:
+            # A list is of several groupings if there are several label files, else of columns.
+            several = is_list and (isinstance(found.get("labels"), list) or plain != "bag")
+            value = value if several else [",".join(map(str, value)) if is_list else value]
+        elif is_list:
+            value = ",".join(map(str, value))
+        options[plain] = value
     return options

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +13,19 @@ import typer
 from rich.table import Table
 
 from bagwise.cli.app import TABLES, Force, app, console, output, user_errors
-from bagwise.cli.fit_command import Clipped, Files, LabelWord, Model, NoiseOf, Numbers, Skip
+from bagwise.cli.fit_command import (
+    Clipped,
+    Files,
+    LabelWord,
+    Model,
+    NoiseOf,
+    Numbers,
+    RowCounts,
+    Skip,
+)
 from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
-    from bagwise.labels.label_spec import LabelSpec
     from bagwise.table_model.answers import Answer
     from bagwise.tables.labels.counts import Counts
     from bagwise.tables.model.fitted_table import FittedTable
@@ -32,9 +41,15 @@ SomeFiles = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FILES]...", help="Rows, as for `bagwise fit`.", show_default=False),
 ]
-SomeBag = Annotated[str | None, typer.Option(help="The bag's columns, with commas between.")]
+SomeBag = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="The bag's columns, with commas between; --bag and --labels may be repeated, for "
+        "several groupings."
+    ),
+]
 SomeLabels = Annotated[
-    str | None, typer.Option(help="File with the counts of the bags of these rows.")
+    list[str] | None, typer.Option(help="File with the counts of the bags of these rows.")
 ]
 
 
@@ -44,9 +59,10 @@ def explain(
     data: SomeFiles = None,
     bag: SomeBag = None,
     labels: SomeLabels = None,
-    labels_are: Numbers = LabelWord.auto,
+    labels_are: Numbers = None,
     noise: NoiseOf = None,
     clipped: Clipped = False,
+    row_counts: RowCounts = None,
     skip_unmatched: Skip = False,
     out: Out = None,
     force: Force = False,
@@ -62,7 +78,6 @@ def explain(
 
     Intervals allow for the sampling of bags.
     """
-    from bagwise.cli.label_options import label_spec_of
     from bagwise.table_model.answers import effect_columns, importance_columns, records
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import spooled
@@ -70,7 +85,7 @@ def explain(
     from bagwise.tables.use.importance import importances
 
     with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
-        counts = counts_of(bag, labels, label_spec_of(labels_are, noise, clipped), skip_unmatched)
+        counts = some_counts(bag, labels, labels_are, noise, clipped, skip_unmatched, row_counts)
         if bool(data) != (counts is not None):
             raise UsageError("rows are given together with --bag and --labels, or none of them is.")
         fitted = FittedTable.load(model)
@@ -88,18 +103,20 @@ def explain(
             _show_importances(falls)
 
 
-def counts_of(
-    bag: str | None, labels: str | None, labels_are: LabelSpec, skip_unmatched: bool
+def some_counts(
+    bag: list[str] | None,
+    labels: list[str] | None,
+    labels_are: list[LabelWord] | None,
+    noise: str | None,
+    clipped: bool,
+    skip_unmatched: bool,
+    row_counts: str | None,
 ) -> Counts | None:
     """The options that say where the counts of rows' bags are, if they are given."""
-    from bagwise.tables.labels.counts import Counts
-    from bagwise.tables.read.paths import columns_of
+    from bagwise.cli.label_options import counts_given
 
-    if (bag is None) != (labels is None):
-        raise UsageError("--bag and --labels are given together, or neither of them is.")
-    if labels is None:
-        return None
-    return Counts(columns_of(bag), labels, labels_are, skip_unmatched)
+    found = counts_given(bag, labels, labels_are, noise, clipped, skip_unmatched)
+    return None if found is None else replace(found, weights=row_counts)
 
 
 def _show_effects(fitted: FittedTable, found: list[Effect]) -> None:
@@ -163,16 +180,17 @@ def estimate(
     data: Files,
     by: Annotated[str, typer.Option(help="Columns that make the groups, with commas between.")],
     bag: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="The bag's columns; with --labels, bounds are shown too. Of a model with bag "
             "effects those that it was fitted with, if not given."
         ),
     ] = None,
     labels: SomeLabels = None,
-    labels_are: Numbers = LabelWord.auto,
+    labels_are: Numbers = None,
     noise: NoiseOf = None,
     clipped: Clipped = False,
+    row_counts: RowCounts = None,
     skip_unmatched: Skip = False,
     figure: Annotated[Path | None, typer.Option(help="PNG file for a picture.")] = None,
     out: Out = None,
@@ -185,7 +203,6 @@ def estimate(
     counts, the bounds that follow from the counts alone are shown, too: no model can be right
     outside them.
     """
-    from bagwise.cli.label_options import label_spec_of
     from bagwise.cli.terminal import show_doubts, show_surprises
     from bagwise.table_model.answers import records, share_columns
     from bagwise.tables.encode.columns import Surprises
@@ -200,14 +217,16 @@ def estimate(
         fitted = FittedTable.load(model)
         counts, surprises = None, Surprises()
         if labels is not None or fitted.known_bags is None:
-            known = label_spec_of(labels_are, noise, clipped)
-            counts = counts_of(bag, labels, known, skip_unmatched)
+            counts = some_counts(
+                bag, labels, labels_are, noise, clipped, skip_unmatched, row_counts
+            )
         found = estimate_shares(
             fitted,
             files,
             names,
             counts,
-            bag=columns_of(bag),
+            bag=columns_of(bag[0]) if bag and counts is None else (),
+            weights=row_counts,
             progress=output.for_people,
             surprises=surprises,
         )
@@ -221,7 +240,7 @@ def estimate(
             write_atomically(figure, png(shares_chart(found, names)))
     show_surprises(surprises)
     output.result(records(share_columns(found, names)))
-    _show_shares(names, found, labels_are)
+    _show_shares(names, found, LabelWord.relative in (labels_are or []))
     show_doubts(fitted, of_coefficients=True)
 
 
@@ -234,7 +253,7 @@ def refuse_picture(path: Path, force: bool) -> None:
     refuse_foreign(path, lambda there: b"Software\0Bagwise" in begins(there), force)
 
 
-def _show_shares(names: list[str], found: list[GroupShare], labels_are: LabelWord) -> None:
+def _show_shares(names: list[str], found: list[GroupShare], is_relative: bool) -> None:
     from bagwise.cli.terminal import show_known_bags
     from bagwise.wording import one_line
 
@@ -266,7 +285,7 @@ def _show_shares(names: list[str], found: list[GroupShare], labels_are: LabelWor
     console.print(table)
     _say_fewer(len(shown), len(found))
     if "bounds" in ranges.values():
-        _say_bounds(found, labels_are)
+        _say_bounds(found, is_relative)
     if first.of_known_bags is not None:
         known = sum(group.of_known_bags or 0 for group in groups)
         show_known_bags(known, sum(group.rows for group in groups))
@@ -278,9 +297,9 @@ def _show_shares(names: list[str], found: list[GroupShare], labels_are: LabelWor
         )
 
 
-def _say_bounds(found: list[GroupShare], labels_are: LabelWord) -> None:
+def _say_bounds(found: list[GroupShare], is_relative: bool) -> None:
     """What the bounds mean, and whether shares lie outside."""
-    if labels_are is LabelWord.relative:
+    if is_relative:
         console.print(
             "The label file has other totals, so the bounds hold only if its shares are those of "
             "these rows."

@@ -55,24 +55,38 @@ Model = Annotated[
     Path, typer.Argument(metavar="MODEL", help="The folder that `bagwise fit` wrote.")
 ]
 Bag = Annotated[
-    str, typer.Option(help="Column that says which bag a row is in; several with commas between.")
+    list[str],
+    typer.Option(
+        help="Column that says which bag a row is in; several with commas between. Where the same "
+        "rows are counted in several ways, give --bag and --labels for each.",
+    ),
 ]
 Labels = Annotated[
-    str,
+    list[str],
     typer.Option(
         help="File with the bag's columns and a column of counts or proportions for each class; "
         "or with the bag, a class and a number in each row."
     ),
 ]
+RowCounts = Annotated[
+    str | None,
+    typer.Option(
+        "--row-counts",
+        metavar="COLUMN",
+        help="Column that says how many identical rows each row stands for, a whole number. If it "
+        "is not given, the column of the fit, where the table has it.",
+    ),
+]
 Numbers = Annotated[
-    LabelWord,
+    list[LabelWord] | None,
     typer.Option(
         "--labels-are",
         help="What the numbers are: counts sum to the bag's rows (* or empty: unknown), "
         "proportions to 1 or 100; relative: counts of another total, whose shares are used; "
         "noisy: see --noise; ranges: columns such as yes_low and yes_high, or cells such as 1-4; "
         "rounded: shares, of which every count is possible that rounds to them; sample: counts of "
-        "larger groups, of which the rows are a random sample. auto tells counts from proportions.",
+        "larger groups, of which the rows are a random sample. auto, if it is not given, tells "
+        "counts from proportions. For several groupings, once for all or once for each.",
     ),
 ]
 NoiseOf = Annotated[
@@ -135,9 +149,17 @@ def fit(
             "right also where the file has numbers of yes alone: no has the rest."
         ),
     ] = None,
-    labels_are: Numbers = LabelWord.auto,
+    labels_are: Numbers = None,
     noise: NoiseOf = None,
     clipped: Clipped = False,
+    row_counts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column that says how many identical rows each row stands for, a whole number. It "
+            "is no feature.",
+        ),
+    ] = None,
     row_labels: Annotated[
         str | None,
         typer.Option(
@@ -171,6 +193,14 @@ def fit(
             "explain (a linear model).",
         ),
     ] = False,
+    joint: Annotated[
+        bool | None,
+        typer.Option(
+            "--joint/--no-joint",
+            help="With several groupings: learn from all counts together, or from each grouping by "
+            "itself. If not given, as held-out bags prefer it.",
+        ),
+    ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
@@ -209,7 +239,7 @@ def fit(
     With --ray or --ray-address the learning rates and parts of the bags that a perceptron is tried
     on are trained at the same time; the rest is done here. The result is the same.
     """
-    from bagwise.cli.label_options import label_spec_of
+    from bagwise.cli.label_options import counts_given
     from bagwise.cli.terminal import show_fit
     from bagwise.ray_cluster import cluster
     from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
@@ -223,13 +253,14 @@ def fit(
         _refuse_closed_folder(out)
         refuse_other_things(out)
         there_is_ray = on_ray(ray, ray_address, workers)
+        counts = counts_given(bag, labels, labels_are, noise, clipped)
+        assert counts is not None
         found = fit_model(
             files,
-            bag,
-            labels,
-            labels_are=label_spec_of(labels_are, noise, clipped),
+            **counts.arguments,
             classes=classes,
             row_labels=row_labels,
+            weights=row_counts,
             features=features,
             exclude=exclude,
             categorical=categorical,
@@ -237,6 +268,7 @@ def fit(
             skip_unmatched=skip_unmatched,
             model=model,
             bag_effects=bag_effects,
+            joint=joint,
             seed=seed,
             out=out,
             memory=memory,

@@ -7,7 +7,7 @@ import shlex
 
 from bagwise.errors import BagwiseError, BagwiseWarning, Option
 
-_NAMES = {"method_options": "set"}  # options whose keyword in Python is another one
+_NAMES = {"method_options": "set", "weights": "row_counts"}  # whose keyword in Python differs
 
 
 def word_option(option: Option) -> str:

@@ -18,6 +18,7 @@ from bagwise.cli.fit_command import (
     Model,
     NoiseOf,
     Numbers,
+    RowCounts,
     Skip,
     Workers,
 )
@@ -57,7 +58,7 @@ def predict(
             "of, in the form that fit takes."
         ),
     ] = None,
-    labels_are: Numbers = LabelWord.auto,
+    labels_are: Numbers = None,
     noise: NoiseOf = None,
     clipped: Clipped = False,
     skip_unmatched: Skip = False,
@@ -139,9 +140,10 @@ def label(
         ),
     ],
     keep: Keep = None,
-    labels_are: Numbers = LabelWord.auto,
+    labels_are: Numbers = None,
     noise: NoiseOf = None,
     clipped: Clipped = False,
+    row_counts: RowCounts = None,
     row_labels: Annotated[
         str | None,
         typer.Option(
@@ -159,20 +161,25 @@ def label(
     Where counts are not exact (noisy, ranges, rounded, sample, unknown), it is the most probable
     one given what is known of them, and totals need not be those of the file. Earlier labels of
     such a model are replaced, another file only with --force.
+
+    With several groupings (--bag and --labels for each), the probabilities are given the counts of
+    all of them, and `label` has the counts of the first. With --row-counts, `n_...` takes the place
+    of `label`: how many of the rows that a row stands for have each label.
     """
-    from bagwise.cli.label_options import label_spec_of
+    from bagwise.cli.label_options import counts_given
     from bagwise.cli.terminal import show_label_columns, show_unused_labels, show_written
     from bagwise.table_model import load
     from bagwise.tables.read.paths import spooled
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        counts = counts_given(bag, labels, labels_are, noise, clipped)
+        assert counts is not None
         fitted = load(model)
         written = fitted.label(
             files,
-            labels,
-            bag=bag,
-            labels_are=label_spec_of(labels_are, noise, clipped),
+            **counts.arguments,
             row_labels=row_labels,
+            weights=row_counts,
             skip_unmatched=skip_unmatched,
             out=output.place(out),
             keep=keep,
@@ -181,7 +188,7 @@ def label(
         )
     output.result(written)
     show_written(written, out)
-    show_label_columns(written, labels_are is LabelWord.relative)
+    show_label_columns(written, LabelWord.relative in (labels_are or []))
     if row_labels is None:
         show_unused_labels(fitted.fitted)
 
@@ -191,6 +198,7 @@ def evaluate(
     model: Model,
     data: Files,
     target: Annotated[str, typer.Option(help="Column with the true label.")],
+    row_counts: RowCounts = None,
 ) -> None:
     """Compare predictions with true labels: accuracy, AUC, classes, calibration, confusion.
 
@@ -202,17 +210,18 @@ def evaluate(
     from bagwise.tables.read.paths import spooled
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
-        scores = load(model).evaluate(files, target, progress=output.for_people)
+        found = load(model)
+        scores = found.evaluate(files, target, weights=row_counts, progress=output.for_people)
     output.result(scores)
     show_scores(scores)
 
 
 def _kind_of_labels(
-    labels_are: LabelWord, noise: str | None, clipped: bool
+    labels_are: list[LabelWord] | None, noise: str | None, clipped: bool
 ) -> LabelSpec | Literal["auto"]:
     """What numbers are; where nothing is said, without importing what computes with them."""
-    if labels_are is LabelWord.auto and noise is None and not clipped:
+    if labels_are in (None, [], [LabelWord.auto]) and noise is None and not clipped:
         return "auto"
-    from bagwise.cli.label_options import label_spec_of
+    from bagwise.cli.label_options import label_specs_of
 
-    return label_spec_of(labels_are, noise, clipped)
+    return label_specs_of(labels_are, noise, clipped)[0]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bagwise.cli.app import TABLES, Force, app, output, user_errors
-from bagwise.cli.explain_commands import SomeBag, SomeFiles, SomeLabels, counts_of
-from bagwise.cli.fit_command import Clipped, LabelWord, NoiseOf, Numbers, Skip
+from bagwise.cli.explain_commands import SomeBag, SomeFiles, SomeLabels, some_counts
+from bagwise.cli.fit_command import Clipped, NoiseOf, Numbers, RowCounts, Skip
 from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,9 +30,10 @@ def report(
     ] = None,
     bag: SomeBag = None,
     labels: SomeLabels = None,
-    labels_are: Numbers = LabelWord.auto,
+    labels_are: Numbers = None,
     noise: NoiseOf = None,
     clipped: Clipped = False,
+    row_counts: RowCounts = None,
     skip_unmatched: Skip = False,
     out: Annotated[Path, typer.Option(help="File for the page; - for standard output.")] = Path(
         "report.html"
@@ -47,7 +48,6 @@ def report(
     --labels). Of runs: their tables and figures. An earlier report is replaced, another file only
     with --force.
     """
-    from bagwise.cli.label_options import label_spec_of
     from bagwise.cli.paper_commands import read_some
     from bagwise.reports import model_report
     from bagwise.reports.page import write_page
@@ -64,9 +64,10 @@ def report(
             raise UsageError(f"{out} is inside {folder}; choose another place for the page.")
         if (folder / CONFIG).exists():
             model = FittedTable.load(folder)
-            known = label_spec_of(labels_are, noise, clipped)
-            counts = counts_of(bag, labels, known, skip_unmatched)
-            answers = _answers(model, files, columns_of(by), counts)
+            counts = some_counts(
+                bag, labels, labels_are, noise, clipped, skip_unmatched, row_counts
+            )
+            answers = _answers(model, files, columns_of(by), counts, row_counts)
             content = model_report(model, str(folder / FIT), answers)
         elif data or by or bag or labels:
             raise UsageError(f"{folder} is no model; rows and their options are for models.")
@@ -82,7 +83,13 @@ def report(
     typer.echo(out)
 
 
-def _answers(model: FittedTable, files: list[str], by: list[str], counts: Counts | None) -> Answers:
+def _answers(
+    model: FittedTable,
+    files: list[str],
+    by: list[str],
+    counts: Counts | None,
+    weights: str | None,
+) -> Answers:
     from bagwise.reports import Answers
     from bagwise.tables.use.estimate import estimate_shares
     from bagwise.tables.use.importance import importances
@@ -92,5 +99,9 @@ def _answers(model: FittedTable, files: list[str], by: list[str], counts: Counts
     if files and not (by or counts):
         raise UsageError("rows are given, but neither --by nor --bag and --labels.")
     falls = importances(model, files, counts, progress=output.for_people) if counts else []
-    shares = estimate_shares(model, files, by, counts, progress=output.for_people) if by else []
+    shares = []
+    if by:
+        shares = estimate_shares(
+            model, files, by, counts, weights=weights, progress=output.for_people
+        )
     return Answers(falls, shares, by)

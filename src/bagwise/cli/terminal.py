@@ -30,7 +30,7 @@ def show_fit(fitted: FittedTable) -> None:
     shown = Table(show_header=False)
     shown.add_column(style="bold")
     shown.add_column(overflow="fold")
-    shown.add_row("rows", f"{data.rows_used:,} of {data.rows:,}")
+    shown.add_row("rows", fit_words.rows(data))
     shown.add_row(
         "bags",
         f"{data.n_bags:,} of {data.sizes.smallest:,} to {data.sizes.largest:,} rows "
@@ -38,13 +38,15 @@ def show_fit(fitted: FittedTable) -> None:
         if data.sizes.smallest < data.sizes.largest
         else f"{data.n_bags:,} of {counted(data.sizes.largest, 'row', 'rows')} each",
     )
+    if data.groupings:
+        shown.add_row("groupings", fit_words.groupings(data))
     if data.bags_left_out:
         names = ", ".join(data.bags_left_out_names[:8])
         shown.add_row("bags left out", f"{data.bags_left_out:,}: {names}")
     if data.inexact_bags:
         shown.add_row(
             "counts",
-            f"{table_words.label_numbers(data.labels)} "
+            f"{fit_words.given_numbers(data)} "
             f"({counted(data.inexact_bags, 'bag is', 'bags are')} not exact)",
         )
     if data.labeled_rows:
@@ -117,17 +119,22 @@ def show_known_bags(known: int, rows: int) -> None:
 
 def show_label_columns(written: Written, relative: bool = False) -> None:
     """Which of the columns of `label` is for what."""
+    known = table_words.label_numbers(written.labels or {})
     totals = (
-        f"Use `label` for totals: it is the most probable labeling of whole bags, given "
-        f"{table_words.label_numbers(written.labels)}, and need not match them exactly."
+        f"it has the counts of {written.groupings[0]}, as far as they are exact, and nearly those "
+        "of the other groupings."
+        if written.groupings
+        else f"it is the most probable labeling of whole bags, given {known}, and need not match "
+        "them exactly."
         if written.labels
-        else "Use `label` for totals: it has the shares of the label file, as nearly as these rows "
-        "can."
+        else "it has the shares of the label file, as nearly as these rows can."
         if relative
-        else "Use `label` for totals: it has exactly the counts of the bags."
+        else "it has exactly the counts of the bags."
     )
+    name = "n_..." if written.weighted else "label"
     console.print(
-        f"{totals} Use `most_probable` for single rows: it is each row's most likely class.",
+        f"Use `{name}` for totals: {totals} Use `most_probable` for single rows: it is each row's "
+        "most likely class.",
         soft_wrap=True,
         highlight=False,
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from bagwise.errors import InputError
 from bagwise.table_model.answers import effect_columns, importance_columns, share_columns
 from bagwise.table_model.arguments import OUTPUT, check_arguments
-from bagwise.tables.labels.counts import Counts
+from bagwise.tables.labels.counts import Counts, LabelTables, counts_of
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
 from bagwise.tables.read.paths import columns_of
@@ -111,7 +111,7 @@ class TableModel:
 
         names, counts = columns_of(bag), None
         if labels is not None:
-            counts = Counts(names, labels, labels_are, skip_unmatched)
+            counts = counts_of(bag, labels, labels_are, skip_unmatched)
         to = _destination(**place)
         written = predict_table(self.fitted, rows, to, counts, bag=names, progress=progress)
         _warn_of(written.surprises)
@@ -120,11 +120,12 @@ class TableModel:
     def label(
         self,
         rows: Table,
-        labels: Table,
+        labels: LabelTables,
         *,
         bag: Names | None = None,
-        labels_are: LabelsAre = "auto",
+        labels_are: LabelsAre | Mapping[str, LabelsAre] = "auto",
         row_labels: str | None = None,
+        weights: str | None = None,
         skip_unmatched: bool = False,
         out: Out | None = None,
         **place: Any,
@@ -133,7 +134,9 @@ class TableModel:
 
         It has `label`, the most probable labeling of each bag with exactly its counts,
         `most_probable`, each row's likeliest class by itself, and `p_...`, the probability of each
-        class given the counts.
+        class given the counts. With several groupings, that is given all counts, and `label` has
+        the counts of the first one. For rows with weights, `n_...` takes the place of `label`: how
+        many of the rows that a row stands for have each label.
 
         Args:
             rows: the rows that were counted.
@@ -141,6 +144,8 @@ class TableModel:
             bag: the bag's columns; those of the fit if not given.
             labels_are: what the numbers in `labels` are.
             row_labels: a column with labels of some rows, which are kept.
+            weights: how many identical rows each row stands for; the column of the fit if not
+                given, where the rows have it.
             skip_unmatched: leave out bags that only one of the tables has.
             out: a file or stream for the labels, see `predict`; what comes back is then a
                 `Written`.
@@ -148,9 +153,10 @@ class TableModel:
         """
         from bagwise.tables.use.label import label_table
 
-        counts = Counts(self._bag(bag), labels, labels_are, skip_unmatched)
+        counts = self._counts(bag, labels, labels_are, skip_unmatched, weights)
         progress = bool(place.pop("progress", False))
-        check_arguments("label", place, [*_PREDICT, "row_labels"], has_output=out is not None)
+        known = [*_PREDICT, "row_labels", "weights"]
+        check_arguments("label", place, known, has_output=out is not None)
         collected = Collected()
         to = _destination(collected, keep=[]) if out is None else _destination(out, **place)
         written = label_table(
@@ -163,17 +169,20 @@ class TableModel:
         columns = {name: table.column(name) for name in table.column_names}
         return self._like(rows).frame(columns, written.places)
 
-    def evaluate(self, rows: Table, target: str, *, progress: bool = False) -> Scores:
+    def evaluate(
+        self, rows: Table, target: str, *, weights: str | None = None, progress: bool = False
+    ) -> Scores:
         """How good predictions are for rows whose labels are known.
 
         Args:
             rows: with the model's feature columns.
             target: the column with the true label.
+            weights: see `label`.
             progress: show a bar, on a terminal.
         """
         from bagwise.tables.use.evaluate import evaluate_table
 
-        scores = evaluate_table(self.fitted, rows, target, progress)
+        scores = evaluate_table(self.fitted, rows, target, progress, weights)
         _warn_of(scores.surprises)
         return scores
 
@@ -200,10 +209,11 @@ class TableModel:
     def importance(
         self,
         rows: Table,
-        labels: Table,
+        labels: LabelTables,
         *,
         bag: Names | None = None,
-        labels_are: LabelsAre = "auto",
+        labels_are: LabelsAre | Mapping[str, LabelsAre] = "auto",
+        weights: str | None = None,
         skip_unmatched: bool = False,
         seed: int = 0,
     ) -> Any:
@@ -216,12 +226,13 @@ class TableModel:
             labels: see `bagwise.fit`, also for the others.
             bag: the bag's columns; those of the fit if not given.
             labels_are: what the numbers in `labels` are.
+            weights: see `label`.
             skip_unmatched: leave out bags that only one of the tables has.
             seed: random seed.
         """
         from bagwise.tables.use.importance import importances
 
-        counts = Counts(self._bag(bag), labels, labels_are, skip_unmatched)
+        counts = self._counts(bag, labels, labels_are, skip_unmatched, weights)
         found = importances(self.fitted, rows, counts, seed=seed)
         return self._like(rows, all_rows=False).frame(importance_columns(found))
 
@@ -230,9 +241,10 @@ class TableModel:
         rows: Table,
         by: Names,
         *,
-        labels: Table | None = None,
+        labels: LabelTables | None = None,
         bag: Names | None = None,
-        labels_are: LabelsAre = "auto",
+        labels_are: LabelsAre | Mapping[str, LabelsAre] = "auto",
+        weights: str | None = None,
         skip_unmatched: bool = False,
     ) -> Any:
         """The share of each class in groups of rows, a frame with 95% intervals.
@@ -244,6 +256,7 @@ class TableModel:
                 alone, are then given, too.
             bag: the bag's columns; those of the fit if not given.
             labels_are: what the numbers in `labels` are.
+            weights: see `label`.
             skip_unmatched: leave out bags that only one of the tables has.
         """
         from bagwise.tables.encode.columns import Surprises
@@ -251,9 +264,15 @@ class TableModel:
 
         names, surprises, counts = columns_of(by), Surprises(), None
         if labels is not None:
-            counts = Counts(self._bag(bag), labels, labels_are, skip_unmatched)
+            counts = self._counts(bag, labels, labels_are, skip_unmatched, weights)
         found = estimate_shares(
-            self.fitted, rows, names, counts, bag=columns_of(bag), surprises=surprises
+            self.fitted,
+            rows,
+            names,
+            counts,
+            bag=columns_of(bag) if counts is None else (),
+            weights=weights,
+            surprises=surprises,
         )
         _warn_of(surprises)
         return self._like(rows, all_rows=False).frame(share_columns(found, names))
@@ -267,6 +286,7 @@ class TableModel:
         table = [fit_words.BY_CLASS, *fit_words.by_class(facts)]
         lines = [
             f"{data.rows_used:,} rows in {data.n_bags:,} bags, {data.n_features} features",
+            *([f"Groupings: {fit_words.groupings(data)}"] if data.groupings else []),
             f"Model: {fit_words.settings(facts.settings)}",
             "",
             *(f"{n[:20]:<20} {s:>13} {e:>11} {r:>12}" for n, s, e, r in table),
@@ -335,9 +355,10 @@ class TableModel:
         by: Names,
         label: str | None = None,
         *,
-        labels: Table | None = None,
+        labels: LabelTables | None = None,
         bag: Names | None = None,
-        labels_are: LabelsAre = "auto",
+        labels_are: LabelsAre | Mapping[str, LabelsAre] = "auto",
+        weights: str | None = None,
         skip_unmatched: bool = False,
         axes: Axes | None = None,
     ) -> Axes:
@@ -347,8 +368,11 @@ class TableModel:
 
         counts = None
         if labels is not None:
-            counts = Counts(self._bag(bag), labels, labels_are, skip_unmatched)
-        found = estimate_shares(self.fitted, rows, columns_of(by), counts, bag=columns_of(bag))
+            counts = self._counts(bag, labels, labels_are, skip_unmatched, weights)
+        names = columns_of(bag) if counts is None else []
+        found = estimate_shares(
+            self.fitted, rows, columns_of(by), counts, bag=names, weights=weights
+        )
         return draw_shares(found, label or self.classes[-1], columns_of(by), axes)
 
     def plot_calibration(self, label: str | None = None, axes: Axes | None = None) -> Axes:
@@ -365,9 +389,22 @@ class TableModel:
 
     # --- helpers
 
-    def _bag(self, bag: Names | None) -> list[str]:
-        """The bag's columns, those of the fit if they are not given."""
-        return columns_of(bag) or list(self.facts.data.bag_columns)
+    def _counts(
+        self,
+        bag: Names | None,
+        labels: LabelTables,
+        labels_are: LabelsAre | Mapping[str, LabelsAre],
+        skip_unmatched: bool,
+        weights: str | None,
+    ) -> Counts:
+        """Where counts are; the bag's columns are those of the fit if they are not given."""
+        if bag is None and not isinstance(labels, Mapping):
+            data = self.facts.data
+            if data.groupings:
+                names = " or ".join(repr(g.name) for g in data.groupings)
+                raise InputError(f"the model has several groupings; say with bag={names} whose.")
+            bag = list(data.bag_columns)
+        return counts_of(bag, labels, labels_are, skip_unmatched, weights=weights)
 
     def _like(self, rows: Table, all_rows: bool = True) -> FrameMaker:
         found = FrameMaker.like(rows)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bagwise.errors import InputTypeError
 from bagwise.table_model.arguments import check_arguments
 from bagwise.table_model.model import Names, TableModel
 from bagwise.tables.model.fitted_table import FittedTable
@@ -15,17 +17,19 @@ from bagwise.tables.read.paths import columns_of
 if TYPE_CHECKING:
     from bagwise.labels.label_spec import LabelsAre
     from bagwise.tables.encode.learn_columns import Ordered
+    from bagwise.tables.labels.counts import LabelTables
     from bagwise.tables.read.source import Table
 
 
 def fit(
     rows: Table,
-    bag: Names,
-    labels: Table,
+    bag: Names | None = None,
+    labels: LabelTables | None = None,
     *,
-    labels_are: LabelsAre = "auto",
+    labels_are: LabelsAre | Mapping[str, LabelsAre] = "auto",
     classes: Names | None = None,
     row_labels: str | None = None,
+    weights: str | None = None,
     features: Names | None = None,
     exclude: Names | None = None,
     categorical: Names | None = None,
@@ -47,12 +51,17 @@ def fit(
         bag: the column that says which bag a row is in; several where it takes several.
         labels: what is known of each bag: a frame or a file with the bag's columns and a column of
             counts or proportions for each class; or with the bag, a class and a number in each row.
-            The bag's columns may be the index of a pandas frame.
+            The bag's columns may be the index of a pandas frame. Where the same rows are counted in
+            several ways, a table for each, by the bag's columns: `{"ward": by_ward, "age_group":
+            by_age}`; `bag` is then left out.
         labels_are: what the numbers are: "counts", "proportions", "relative" (counts of another
             total), or how they are known where they are not exact: `bagwise.Laplace(4)`, "ranges",
-            "rounded", "sample". "auto" tells counts from proportions.
+            "rounded", "sample". "auto" tells counts from proportions. Of several groupings it may
+            differ: `{"age_group": bagwise.Laplace(4)}`.
         classes: class columns of `labels`; all but the bag's if not given.
         row_labels: a column with the labels of some rows, empty where they are not known.
+        weights: a column of whole numbers, how many identical rows each row stands for. It is no
+            feature.
         features: the columns to learn from; all but the bag's if not given.
         exclude: columns not to learn from.
         categorical: columns of numbers that are categories.
@@ -64,9 +73,10 @@ def fit(
         out: a folder in which the model is saved; an interrupted fit resumes from there.
         memory: for files larger than memory, how much of it may be used: "2GB".
         progress: show progress bars, on a terminal or in a notebook.
-        **more: how models are trained step by step (`method`, `engine`, `method_options`, `lr`,
-            `epochs`), and where the work is done (`store`, `ray`, `limits`, `command`), see
-            `bagwise.tables.fit_options`.
+        **more: `joint`, with several groupings: learn from all counts together (True), from each
+            grouping by itself (False), or as held-out bags prefer it (None); how models are trained
+            step by step (`method`, `engine`, `method_options`, `lr`, `epochs`); where the work is
+            done (`store`, `ray`, `limits`, `command`), see `bagwise.tables.fit_options`.
 
     >>> import pyarrow as pa
     >>> rows = pa.table({"ward": ["A", "A", "B", "B"] * 3, "age": [20, 60, 30, 35] * 3})
@@ -81,12 +91,13 @@ def fit(
     from bagwise.tables.encode.learn_columns import ordered_of
     from bagwise.tables.fit_options import ColumnOptions, ModelOptions, WorkOptions
     from bagwise.tables.fitting import fit_table
-    from bagwise.tables.labels.counts import Counts
+    from bagwise.tables.labels.counts import counts_of
     from bagwise.tables.search.step_by_step import StepByStep
 
-    counts = Counts(
-        columns_of(bag), labels, labels_are, skip_unmatched, columns_of(classes) or None
-    )
+    if labels is None:
+        raise InputTypeError("fit needs labels: a table with what is known of each bag.")
+    names = columns_of(classes) or None
+    counts = counts_of(bag, labels, labels_are, skip_unmatched, names, weights)
     columns = ColumnOptions(
         columns_of(features),
         columns_of(exclude),
@@ -97,17 +108,19 @@ def fit(
     training = {name: more.pop(name) for name in _TRAINING if name in more}
     options = dict(training.pop("method_options", None) or {})
     steps = StepByStep(**training, options=options, seed=seed)
+    joint = more.pop("joint", None)
     place = {name: more.pop(name) for name in _PLACE if name in more}
     if place.get("store") is not None:
         place["store"] = Path(place["store"])
-    check_arguments("fit", more, [*signature(fit).parameters, *_TRAINING, *_PLACE])
+    check_arguments("fit", more, [*signature(fit).parameters, "joint", *_TRAINING, *_PLACE])
     work = WorkOptions(
         out=None if out is None else Path(out),
         memory=None if memory is None else bytes_of(memory),
         progress=progress,
         **place,
     )
-    fitted = fit_table(rows, counts, columns, ModelOptions(model, bag_effects, steps), work)
+    options_of_model = ModelOptions(model, bag_effects, joint, steps)
+    fitted = fit_table(rows, counts, columns, options_of_model, work)
     return TableModel(fitted, FrameMaker(FrameMaker.like(rows).kind))
 
 

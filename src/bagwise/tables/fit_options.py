@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bagwise.checks import one_of, whole
-from bagwise.errors import InputError, UsageError
+from bagwise.errors import InputError, Option, UsageError
 from bagwise.limits import LIMITS, Limits
 from bagwise.tables.encode.learn_columns import Ordered
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.search.step_by_step import StepByStep
 
 MODELS = ("linear", "mlp")
@@ -43,11 +44,14 @@ class ModelOptions:
         model: "linear", "mlp", or "auto", the better one on held-out bags.
         bag_effects: fit a linear model with an intercept for each bag, whose variance is fitted
             too, see `bagwise.likelihood.choose_bag_effects`.
+        joint: with several groupings, learn from all of them together, see
+            `bagwise.likelihood.fit_joint`; None if held-out bags prefer it.
         training: how models are trained step by step, and the random seed.
     """
 
     model: str = "auto"
     bag_effects: bool = False
+    joint: bool | None = None
     training: StepByStep = field(default_factory=StepByStep)
 
     def __post_init__(self) -> None:
@@ -83,3 +87,26 @@ class WorkOptions:
     ray: AbstractContextManager[object] | None = None
     limits: Limits = LIMITS
     command: str = ""
+
+
+def refuse_together(counts: Counts, model: ModelOptions, work: WorkOptions) -> None:
+    """Refuse what cannot be done with several groupings, or with weighted rows."""
+    several = len(counts.groupings) > 1
+    if model.joint is not None and not several:
+        raise InputError(Option("joint"), " is about several groupings; leave it out.")
+    what = "several groupings" if several else "rows with weights"
+    if not several and counts.weights is None:
+        return
+    for option, is_given in (
+        (Option("memory"), work.memory is not None),
+        (Option("ray"), work.ray is not None),
+        (Option("model", "mlp"), model.model == "mlp"),
+        (Option("bag_effects", True), model.bag_effects and several),
+    ):
+        if is_given:
+            raise InputError(f"{what} cannot be learned from with ", option, "; leave it out.")
+    if model.training.is_asked_for:
+        raise InputError(
+            f"{what} are learned from by maximum likelihood; leave out the options of training "
+            "step by step (method, engine, lr, epochs)."
+        )

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 import bagwise
-from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.bags import Bags, FloatArray, Groupings, IntArray
 from bagwise.errors import InputError, Option
 from bagwise.likelihood.splits import Split, splits_of
 from bagwise.likelihood.temperature import fit_temperature, tempered
+from bagwise.limits import Limits
 from bagwise.progress import WorkProgress
 from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace, alone
@@ -27,9 +28,16 @@ from bagwise.tables.assess.data_facts import data_facts
 from bagwise.tables.assess.held_out import assess, held_out_table, of_label_file
 from bagwise.tables.assess.surprising import all_log_probs, surprising_in_pieces
 from bagwise.tables.encode.columns import Inputs
-from bagwise.tables.fit_options import MODELS, ColumnOptions, ModelOptions, WorkOptions
+from bagwise.tables.fit_options import (
+    MODELS,
+    ColumnOptions,
+    ModelOptions,
+    WorkOptions,
+    refuse_together,
+)
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.label_file import read_labels
+from bagwise.tables.match.grouped_rows import held_out_together
 from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.network_room import REMEDY, network_room, there_is_torch
@@ -91,6 +99,7 @@ class _Fit:
         self.started = time.perf_counter()
         self.counts, self.columns, self.model, self.work = counts, columns, model, work
         self.limits, self.steps = work.limits, model.training
+        refuse_together(counts, model, work)
         self.room = None  # where models are trained step by step, if that is needed
         if self.steps.is_asked_for:
             self.room = network_room("training step by step")
@@ -116,16 +125,18 @@ class _Fit:
             raise InputError(
                 Option("store"), " is for rows beyond memory; give ", Option("memory"), ", too."
             )
-        labels = read_labels(
-            counts.labels, counts.key, counts.classes, labels_are=counts.labels_are
-        )
+        labels = [
+            read_labels(part.labels, part.key, part.classes, labels_are=part.labels_are)
+            for part in counts.groupings
+        ]
         asked = Asked(
-            key=list(counts.key),
+            key=counts.keys,
             features=columns.features,
             exclude=columns.exclude,
             categorical=columns.categorical,
             ordered=columns.ordered,
             row_labels=columns.row_labels,
+            weights=counts.weights,
             skip_unmatched=counts.skip_unmatched,
             seed=self.steps.seed,
             limits=self.limits,
@@ -137,29 +148,37 @@ class _Fit:
         else:
             store = Store.beside(work.out, work.store)
             self.files, self.rows, inputs = rows_in_store(
-                data, labels, asked, store, work.memory, work.progress
+                data, labels[0], asked, store, work.memory, work.progress
             )
-        self.targets = self.rows.targets
+        self.targets, self.groupings = self.rows.targets, self.rows.groupings
         if len(self.targets.bags) < 2:
             raise InputError(
                 "there is only one bag; at least two with different counts are needed."
             )
-        self.encoded = EncodedBags(inputs, self.targets.bags)
-        self.splits = splits_of(self.targets.bags, self.steps.seed, limits=self.limits)
+        instances = None if self.groupings is None else self.groupings.stacked()[0]
+        self.encoded = EncodedBags(inputs, self.targets.bags, instances)
+        self.compact = self.encoded.compact()
+        self.splits = _splits(self.encoded, self.groupings, self.steps.seed, self.limits)
         self.by_likelihood = (
             (self.room is None or self.room.is_likelihood(self.steps))
             # Chosen by hand, rates and epochs are those of gradient descent.
             and not replace(self.steps, method="cc").is_asked_for
             and (
-                self.encoded.fits(self.limits)
-                or fits_in_pieces(self.encoded, self.splits, self.limits)
+                self.compact.fits(self.limits)
+                or (counts.is_plain and fits_in_pieces(self.encoded, self.splits, self.limits))
             )
         )
+        if not (counts.is_plain or self.by_likelihood):
+            raise InputError(
+                f"the table has {len(self.encoded):,} rows of {self.encoded.width:,} features, "
+                "those of several groupings counted for each; with several groupings or weights up "
+                f"to {self.limits.linear_cells:,} cells are possible. Use fewer rows or columns."
+            )
         if self.model.bag_effects:
             linear.check_bag_effects(
-                self.encoded, self.model.model, self.by_likelihood, self.limits
+                self.compact, self.model.model, self.by_likelihood, self.limits
             )
-        self.models = _models(self.model, len(self.targets.bags))
+        self.models = _models(self.model, len(self.targets.bags), counts)
         if self.room is None and (self.models != ["linear"] or not self.by_likelihood):
             self.room = network_room("a table of so many rows, which is learnt from step by step,")
         if not self.targets.bags.is_sharp.all():
@@ -172,6 +191,7 @@ class _Fit:
         return {
             "versions": [bagwise.__version__, "" if self.room is None else self.room.VERSION],
             "model": [self.model.model, steps.lr, self.by_likelihood, self.model.bag_effects],
+            "joint": self.model.joint,
             "settings": [steps.method, steps.engine, steps.options, steps.epochs, steps.seed],
             "data": self.encoded.fingerprint(),
             "limits": asdict(self.limits),
@@ -179,9 +199,10 @@ class _Fit:
 
     def _fitted(self, kept: Workspace) -> FittedTable:
         """The best of the models that are tried, and what its fit found."""
-        bags, cross_validated = self.targets.bags, len(self.splits) > 1
+        cross_validated = len(self.splits) > 1
         trials, networks = self._trials(kept)
         chosen = trials[0]
+        bags = (self.encoded if chosen.fitted is None else self.compact).bags
         assert chosen.log_probs is not None
         log_probs, trained = chosen.log_probs, None
         if chosen.fitted is None:
@@ -201,7 +222,7 @@ class _Fit:
         facts = FitFacts(
             command=self.work.command,
             bagwise=bagwise.__version__,
-            data=data_facts(self.files, list(self.counts.key), self.rows),
+            data=data_facts(self.files, self.counts, self.rows),
             settings=FitSettings(
                 method=self.steps.method,
                 engine=self.steps.engine,
@@ -212,21 +233,31 @@ class _Fit:
                 bag_effects=chosen.fitted_tau,
                 seed=self.steps.seed,
                 temperature=fitted.temperature,
+                joint=chosen.joint,
             ),
             tried=[trial.facts for trial in trials],
             folds=len(self.splits),
             curve=_curve(trained, chosen, cross_validated),
             held_out=assess(
-                of_rows, part, ids, _shares_of_training(bags, held_out, cross_validated), tau
+                of_rows,
+                part,
+                ids,
+                _shares_of_training(bags, held_out, cross_validated),
+                tau,
+                self.rows.degree,
             ),
             surprising=surprising_in_pieces(
                 log_probs, temperature, bags, self.targets.ids, chosen.tau
             ),
             seconds=round(time.perf_counter() - self.started, 1),
-            bags_differ=linear.differences(chosen, self.encoded, self.limits),
+            bags_differ=(
+                linear.differences(chosen, self.compact, self.limits)
+                if self.groupings is None
+                else None
+            ),
         )
         table = _held_out_file(of_rows, part, ids, classes, tau)
-        intervals = _intervals(chosen, self.encoded, self.splits, kept, self.work)
+        intervals = _intervals(chosen, self.compact, self.splits, kept, self.work)
         named = self.targets.ids[: len(self.targets.ids) - self.rows.alone]
         known = linear.known_bags(chosen, list(self.counts.key), named)
         return FittedTable(fitted, self.rows.columns, facts, intervals, known, table.encode())
@@ -248,11 +279,44 @@ class _Fit:
         for name in self.models:
             if name == "linear" and self.by_likelihood:
                 effects = self.model.bag_effects
-                trials += _linear_trials(self.encoded, self.splits, kept, effects, self.work)
+                trials += _linear_trials(self.compact, self.splits, kept, effects, self.work)
+                trials = self._with_joint(trials, kept)
             else:
                 assert networks is not None
                 trials += networks.trials(name, trials[0] if trials else None)
         return trials if self.model.bag_effects else choose(trials, self.targets.bags), networks
+
+    def _with_joint(self, trials: list[Trial], kept: Workspace) -> list[Trial]:
+        """With the linear model of all groupings together: where it is asked for instead of the
+        others, else where each bag is held out once, which tells whether it is better.
+        """
+        joint, groupings = self.model.joint, self.groupings
+        if groupings is None or joint is False or (joint is None and len(self.splits) == 1):
+            return trials
+        with WorkProgress("all groupings together", "", 1, self.work.progress):
+            found = linear.joint_trial(self.encoded, groupings, self.splits, kept, trials[0])
+        if joint:
+            trials = [replace(trial, log_probs=None) for trial in trials]
+        return [found, *trials]
+
+
+def _splits(
+    data: EncodedBags, groupings: Groupings | None, seed: int, limits: Limits
+) -> list[Split]:
+    """Which bags are held out in turn; bags within others together with these, see
+    `held_out_together`, unless that leaves too few to hold out.
+    """
+    bags = data.bags
+    together = np.arange(len(bags)) if groupings is None else held_out_together(groupings)
+    n = int(together.max()) + 1
+    if n == len(bags) or n < FEWEST_BAGS:
+        return splits_of(bags, seed, limits=limits, rows=data.rows)
+    sizes = np.bincount(together, bags.totals).astype(np.int64)
+    splits = splits_of(Bags(sizes, sizes[:, None]), seed, limits=limits)
+    return [
+        (np.flatnonzero(np.isin(together, kept)), np.flatnonzero(np.isin(together, held_out)))
+        for kept, held_out in splits
+    ]
 
 
 def _linear_trials(
@@ -294,9 +358,18 @@ def _intervals(
         return kept.once("intervals", lambda: intervals_of(data, model, limits))
 
 
-def _models(asked: ModelOptions, n_bags: int) -> list[str]:
+def _models(asked: ModelOptions, n_bags: int, counts: Counts) -> list[str]:
     """The models to try."""
     if asked.bag_effects:
+        return ["linear"]
+    if not counts.is_plain:
+        if asked.model == "auto":
+            warnings.warn(
+                "only the linear model is tried: perceptrons do not take several groupings or rows "
+                "with weights yet.",
+                UserWarning,
+                stacklevel=3,
+            )
         return ["linear"]
     if asked.model != "auto":
         return [asked.model]

@@ -143,6 +143,7 @@ def settings(chosen: FitSettings) -> str:
     if chosen.ridge is not None:
         if chosen.log_odds is not None:
             name += f" with bag effects (log-odds vary by {chosen.log_odds:.2f})"
+        name += " of all groupings together" * chosen.joint
         return f"{name}, by maximum likelihood with ridge {chosen.ridge:.3g}"
     epochs = counted(chosen.epochs or 0, "epoch", "epochs")
     return f"{name}, {chosen.method}, learning rate {chosen.lr:g}, {epochs}"
@@ -151,6 +152,7 @@ def settings(chosen: FitSettings) -> str:
 def candidate(tried: Tried, folds: int) -> str:
     """What was tried with a model; `folds` is how many there are."""
     parts = ["bag effects"] * (tried.tau is not None)
+    parts += ["all groupings together"] * tried.joint
     if tried.ridge is not None:
         parts.append(f"ridge {tried.ridge:.3g}")
     if tried.lr is not None:
@@ -162,13 +164,41 @@ def candidate(tried: Tried, folds: int) -> str:
     return ", ".join(parts + ["only some of the bags"] * tried.some_bags)
 
 
+def rows(data: DataFacts) -> str:
+    """How many rows were used, of how many; those with weights as often as they stand for rows."""
+    text = f"{data.rows_used:,} of {data.rows:,}"
+    if data.table_rows is not None:
+        of_table = counted(data.table_rows, "row", "rows")
+        text += f", in {of_table} of the table (row counts in {data.weights})"
+    return text
+
+
+def groupings(data: DataFacts) -> str:
+    """Several ways in which rows were counted; empty where there is one."""
+    parts = []
+    for g in data.groupings:
+        few = f", {g.rows:,} rows" * (g.rows < data.rows_used)
+        inexact = f", {label_numbers(g.labels)}" if g.inexact_bags else ""
+        parts.append(f"{g.name} ({counted(g.n_bags, 'bag', 'bags')}{few}{inexact})")
+    return "; ".join(parts)
+
+
+def given_numbers(data: DataFacts) -> str:
+    """What the numbers of label files are, where they are not exact; empty if nobody knows."""
+    if data.groupings:
+        inexact = (g for g in data.groupings if g.inexact_bags)
+        return "; ".join(f"{label_numbers(g.labels)} of {g.name}" for g in inexact)
+    return label_numbers(data.labels) if data.labels else ""
+
+
 def knowledge(data: DataFacts) -> str:
     """How labels are known, where that is not by exact counts alone; empty where it is."""
     text = ""
     if data.inexact_bags:
         some = f" in {data.inexact_bags:,} of {data.n_bags:,} bags"
         text = f"The counts are not exact{some * (data.inexact_bags < data.n_bags)}."
-        text += f" Given are {label_numbers(data.labels)}." * bool(data.labels)
+        given = given_numbers(data)
+        text += f" Given are {given}." * bool(given)
     if data.labeled_rows:
         text += f" The labels of {counted(data.labeled_rows, 'row', 'rows')} are known."
     return text.strip()

@@ -27,7 +27,7 @@ def overall_shares(bags: Bags) -> FloatArray:
     True
     """
     if bags.potentials is None:
-        shares: FloatArray = bags.counts.sum(axis=0) / bags.n_instances
+        shares: FloatArray = bags.counts.sum(axis=0) / bags.total
         return shares
     order = np.random.default_rng(0).permutation(len(bags))
     some = np.sort(order[: max(int((np.cumsum(bags.sizes[order]) <= _ENOUGH).sum()), 1)])
@@ -52,7 +52,7 @@ def baseline_log_likelihoods(bags: Bags, shares: FloatArray) -> FloatArray:
     """
     least = np.maximum(shares, 1e-12)
     if bags.potentials is None and bags.row_labels is None:
-        ways = gammaln(bags.sizes + 1) - gammaln(bags.counts + 1).sum(axis=1)
+        ways = gammaln(bags.totals + 1) - gammaln(bags.counts + 1).sum(axis=1)
         found: FloatArray = ways + xlogy(bags.counts, least).sum(axis=1)
         return found
     same = np.broadcast_to(np.log(least), (bags.n_instances, len(least)))

@@ -7,21 +7,23 @@ from pathlib import Path
 
 import numpy as np
 
-from bagwise.bags import IntArray
+from bagwise.bags import Bags, Groupings, IntArray
 from bagwise.tables.assess.baseline import overall_shares
+from bagwise.tables.labels.counts import Counts
 from bagwise.tables.match.bag_table import MatchedRows
-from bagwise.tables.model.fit_facts import BagSizes, DataFacts, Histogram
+from bagwise.tables.model.fit_facts import BagSizes, DataFacts, GroupingFacts, Histogram
 
 
-def data_facts(files: Sequence[Path], key: list[str], rows: MatchedRows) -> DataFacts:
+def data_facts(files: Sequence[Path], counts: Counts, rows: MatchedRows) -> DataFacts:
     """What a model was fitted to."""
-    targets, sizes = rows.targets, rows.targets.bags.sizes
-    labels = targets.bags.row_labels
+    targets, sizes = rows.targets, rows.targets.bags.totals
+    known: Bags | Groupings = targets.bags if rows.groupings is None else rows.groupings
+    labels = known.row_labels
     return DataFacts(
         files=[str(file) for file in files],
-        bag_columns=key,
-        rows=rows.n_rows,
-        rows_used=targets.bags.n_instances,
+        bag_columns=list(counts.key),
+        rows=rows.n_instances,
+        rows_used=int(known.copies.sum()),
         n_bags=len(targets.bags),
         bags_left_out=len(rows.left_out),
         bags_left_out_names=rows.left_out[:20],
@@ -37,8 +39,27 @@ def data_facts(files: Sequence[Path], key: list[str], rows: MatchedRows) -> Data
         n_features=len(rows.columns.encoded_names),
         labels=rows.label_spec.to_json(),
         inexact_bags=int((~targets.bags.is_sharp).sum()),
-        labeled_rows=int((labels >= 0).sum()) if labels is not None else 0,
+        labeled_rows=int(known.copies[labels >= 0].sum()) if labels is not None else 0,
+        groupings=_grouping_facts(rows),
+        weights=counts.weights,
+        table_rows=None if counts.weights is None else rows.n_rows,
     )
+
+
+def _grouping_facts(rows: MatchedRows) -> list[GroupingFacts]:
+    """What is said of each of several groupings."""
+    if rows.groupings is None:
+        return []
+    return [
+        GroupingFacts(
+            bag_columns=list(table.key),
+            n_bags=len(g.bags),
+            rows=g.bags.total,
+            labels=table.label_spec.to_json(),
+            inexact_bags=int((~g.bags.is_sharp).sum()),
+        )
+        for g, table in zip(rows.groupings, rows.tables, strict=False)
+    ]
 
 
 def _histogram(sizes: IntArray) -> Histogram:

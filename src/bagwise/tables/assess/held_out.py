@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ def assess(
     ids: npt.NDArray[Any],
     shares: FloatArray,
     tau: FloatArray | None = None,
+    degree: float = 1.0,
 ) -> HeldOutFacts:
     """What held-out bags say about a model.
 
@@ -54,13 +56,15 @@ def assess(
         shares: (C,) the overall share of each class, the baseline.
         tau: (B,) standard deviation of the bags' own effects, where there are any; `log_probs` are
             then for an effect of zero.
+        degree: the number of bags that an average row is in. Bags that share rows are not
+            independent: as far as standard errors go, there are as many fewer of them.
     """
     expected, variances = _moments(log_probs, bags, tau)
-    n = bags.n_instances
+    n = bags.total
     of_bags = _log_likelihoods(log_probs, bags, tau)
     baseline = baseline_log_likelihoods(bags, shares)
     if tau is not None:
-        same = np.tile(np.log(np.maximum(shares, 1e-12)), (n, 1))
+        same = np.tile(np.log(np.maximum(shares, 1e-12)), (bags.n_instances, 1))
         of_same = np.full(len(bags), bags_differ(same, bags)[0])
         baseline = log_likelihoods_with_effects(same, bags, of_same)
     ours = of_label_file(bags)
@@ -71,15 +75,15 @@ def assess(
         own = None if tau is None else tau[sharp]
         off_centre = 2 * np.abs(count_levels(log_probs[rows], bags.select(sharp), own) - 0.5)
         coverage = [Coverage(level, float((off_centre <= level).mean())) for level in _LEVELS]
-    predicted = (expected / bags.sizes[:, None])[ours]
-    true, sizes, told = bags.proportions[ours], bags.sizes[ours], _told(bags)[ours]
+    predicted = (expected / bags.totals[:, None])[ours]
+    true, sizes, told = bags.proportions[ours], bags.totals[ours], _told(bags)[ours]
     shown = np.unique(np.linspace(0, len(ours) - 1, min(len(ours), SHOWN_BAGS)).astype(int))
     return HeldOutFacts(
         n_bags=len(bags),
         n_instances=n,
         log_likelihood=float(of_bags.sum() / n),
         baseline=float(baseline.sum() / n),
-        gain_error=mean_per_instance(of_bags - baseline, bags)[1],
+        gain_error=math.sqrt(degree) * mean_per_instance(of_bags - baseline, bags)[1],
         correlation=[
             _correlation(predicted[there, c], true[there, c]) for c, there in enumerate(told.T)
         ],
@@ -114,7 +118,7 @@ def _told(bags: Bags) -> npt.NDArray[np.bool_]:
         return np.ones(bags.least.shape, dtype=np.bool_)
     begins = known.begins[:-1]
     flat = np.maximum.reduceat(known.log_f, begins) == np.minimum.reduceat(known.log_f, begins)
-    wide = known.widths - 1 > bags.sizes[:, None] / 2
+    wide = known.widths - 1 > bags.totals[:, None] / 2
     told: npt.NDArray[np.bool_] = ~(flat.reshape(wide.shape) & wide)
     return told
 
@@ -147,14 +151,14 @@ def surprising_bags(
         cost = _log_potential(bags, _nearest(given, bags)) - _log_potential(bags, agreed)
         found = agreed
     elif bags.row_labels is not None:
-        found = Bags.of_arrays(bags.sizes, bags.counts)
+        found = Bags.of_arrays(bags.sizes, bags.counts, bags.weights)
     surprise = _log_likelihoods(log_probs, likely, tau) - _log_likelihoods(log_probs, found, tau)
     surprise += cost
     order = np.argsort(-surprise, kind="stable")[:SURPRISING]
     return [
         SurprisingBag(
             bag=str(ids[b]),
-            size=int(bags.sizes[b]),
+            size=int(bags.totals[b]),
             counts=_plain(np.round(given[b], 1)),
             expected=np.round(expected[b], 1).tolist(),
             surprise=float(surprise[b]),
@@ -171,7 +175,8 @@ def _plain(numbers: FloatArray) -> list[float]:
 
 def _nearest(counts: FloatArray, bags: Bags) -> Bags:
     """Counts (B, C) of the bags' sizes, rounded."""
-    return Bags.from_proportions(counts / bags.sizes[:, None], bags.sizes, rounding="nearest")
+    shares = counts / bags.totals[:, None]
+    return Bags.from_proportions(shares, bags.sizes, rounding="nearest", weights=bags.weights)
 
 
 def _expected_by_both(log_probs: FloatArray, bags: Bags) -> FloatArray:
@@ -180,7 +185,7 @@ def _expected_by_both(log_probs: FloatArray, bags: Bags) -> FloatArray:
     for index in bags.batches(_CHUNK):
         rows, some = bags.rows(index), bags.select(index)
         weights = bag_posterior(log_probs[rows].astype(np.float64), some).weights
-        counts[index] = np.add.reduceat(weights, some.offsets[:-1])
+        counts[index] = np.add.reduceat(some.copies[:, None] * weights, some.offsets[:-1])
     return counts
 
 
@@ -226,7 +231,7 @@ def held_out_table(
     parts = (*given, "predicted", "low", "high")
     writer.writerow(["bag", "size", *(f"{part}_{name}" for name in classes for part in parts)])
     numbers = np.stack([*given.values(), expected, low, high], axis=2).reshape(len(bags), -1)
-    for name, size, row in zip(ids.tolist(), bags.sizes.tolist(), numbers.tolist(), strict=True):
+    for name, size, row in zip(ids.tolist(), bags.totals.tolist(), numbers.tolist(), strict=True):
         writer.writerow([name, size, *(f"{x:.6g}" if x % 1 else int(x) for x in row)])
     return text.getvalue()
 
@@ -272,8 +277,9 @@ def _moments(
     for index in bags.batches(_CHUNK):
         rows, begins = bags.rows(index), bags.select(index).offsets[:-1]
         p = np.exp(log_probs[rows].astype(np.float64))
-        mean[index] = np.add.reduceat(p, begins)
-        variance[index] = np.add.reduceat(p * (1 - p), begins)
+        copies = bags.copies[rows][:, None]
+        mean[index] = np.add.reduceat(copies * p, begins)
+        variance[index] = np.add.reduceat(copies * p * (1 - p), begins)
     return mean, np.maximum(variance, 0)
 
 

@@ -79,7 +79,7 @@ class NumberLearner:
         column = Column(self.name, self.kind, self.mean, std, missing=self.missing > 0)
         unasked = self.kind == "numeric" and not self.wanted
         if unasked and looks_like_weights(self.name, self.sample.values()):
-            warnings.warn(weights_note(self.name), stacklevel=2)
+            warnings.warn(weights_note(self.name, self.sample.values()), stacklevel=2)
         return number_column(column, self.sample.values(), self.n)
 
 

@@ -39,11 +39,18 @@ def looks_like_weights(name: str, values: Floats) -> bool:
     return bool(_MAYBE.fullmatch(plain)) and abs(float(values.mean()) - 1) < 0.005
 
 
-def weights_note(name: str) -> BagwiseWarning:
-    """What to know of such a column."""
+def weights_note(name: str, values: Floats) -> BagwiseWarning:
+    """What to know of such a column, which holds these values."""
+    whole = bool((values == np.rint(values)).all() and (values >= 1).all())
+    counts = (
+        " Say ",
+        Option("weights", name),
+        " if it is the number of identical rows that each row stands for.",
+    )
     return BagwiseWarning(
         f"the column {name!r} looks like survey weights, but is learned from like any other, and "
         "every row counts once. Leave it out with ",
         Option("exclude", name),
         " if it is no feature.",
+        *(counts if whole else ()),
     )

@@ -48,6 +48,7 @@ class LabelTable:
         label_spec: what they are: as it was said, but "ranges" where cells are such, and with the
             decimals that rounded ones have.
         files: that were read; none of a frame.
+        key: the bag's columns.
     """
 
     ids: list[str]
@@ -56,6 +57,12 @@ class LabelTable:
     source: str
     label_spec: LabelSpec
     files: Sequence[Path] = ()
+    key: Sequence[str] = ()
+
+    @property
+    def grouping(self) -> str:
+        """What the way in which it groups rows is called."""
+        return ",".join(self.key)
 
 
 def read_labels(
@@ -81,6 +88,7 @@ def read_labels(
         labels_are: what the numbers are.
     """
     found = _sorted(_read(labels, key, classes, known, LabelSpec.of(labels_are)))
+    found = replace(found, key=tuple(key))
     gaps = np.isnan(found.numbers).reshape(len(found.ids), -1)
     silent = np.flatnonzero(gaps.all(axis=1))
     if not len(silent):

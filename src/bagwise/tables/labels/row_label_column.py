@@ -54,13 +54,16 @@ class RowLabels:
         return labels
 
 
-def with_row_labels(targets: BagTargets, labels: IntArray, alone: IntArray) -> BagTargets:
+def with_row_labels(
+    targets: BagTargets, labels: IntArray, alone: IntArray, weights: IntArray | None = None
+) -> BagTargets:
     """The same with the labels (N,) of rows that are known, -1 elsewhere.
 
     Args:
         targets: rows sorted by bag.
         labels: the class of each row of the table.
         alone: labelled rows without a bag, which become bags of one, "row 7" for instance.
+        weights: (N,) how many identical rows each stands for; None for one.
     """
     names = np.array([f"row {row + 1}" for row in alone.tolist()], dtype=object)
-    return targets.with_codes(labels, alone, names, first_row=1)
+    return targets.with_codes(labels, alone, names, first_row=1, weights=weights)

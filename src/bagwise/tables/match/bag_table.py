@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import IntArray
+from bagwise.bags import Groupings, IntArray
 from bagwise.errors import InputError, Option
 from bagwise.labels.label_spec import LabelsAre, LabelSpec
 from bagwise.labels.targets import BagTargets, sorted_by_bag
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Columns, Inputs, Surprises
 from bagwise.tables.encode.learn_columns import ColumnLearner, Ordered, ordered_of
-from bagwise.tables.labels.bag_names import bag_ids, plain_name
+from bagwise.tables.labels.bag_names import plain_name
 from bagwise.tables.labels.label_file import LabelTable, read_labels
 from bagwise.tables.labels.one_class import completed
+from bagwise.tables.labels.row_count_column import row_counts
 from bagwise.tables.labels.row_label_column import RowLabels, with_row_labels
+from bagwise.tables.match.bag_codes import read_bag_codes
+from bagwise.tables.match.grouped_rows import of_classes, stacked
 from bagwise.tables.read.paths import columns_of
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
@@ -51,20 +54,35 @@ class MatchedRows:
 
     Attributes:
         targets: the rows in the order of their bags, these in that of their names, and what is
-            known of them.
+            known of them. With several groupings, rows are there once for each.
         columns: how the features are encoded.
         n_rows: of the table, those of no bag included.
         left_out: names of the bags that only one of the two files has.
-        label_spec: what the numbers of the label file are.
+        tables: of labels, one for each grouping.
         alone: how many of the bags, the last ones, are labeled rows of no bag.
+        groupings: of the rows that are used, in the order of the table; None for one grouping.
+        n_instances: rows that those of the table stand for.
     """
 
     targets: BagTargets
     columns: Columns
     n_rows: int
     left_out: list[str]
-    label_spec: LabelSpec
-    alone: int = 0
+    tables: Sequence[LabelTable]
+    alone: int
+    groupings: Groupings | None
+    n_instances: int
+
+    @property
+    def label_spec(self) -> LabelSpec:
+        """What the numbers are, of the first grouping."""
+        return self.tables[0].label_spec
+
+    @property
+    def degree(self) -> float:
+        """The number of bags that an average row is in."""
+        rows = self.targets.bags.n_instances
+        return 1.0 if self.groupings is None else rows / self.groupings.n_instances
 
 
 def read_bags(
@@ -112,8 +130,7 @@ def read_bags(
     known = read_labels(labels, key, columns_of(classes) or None, labels_are=labels_are)
     found = match_rows(
         source,
-        key,
-        known,
+        [known],
         features=columns_of(features),
         exclude=columns_of(exclude),
         categorical=categories,
@@ -140,8 +157,7 @@ def read_bags(
 
 def match_rows(
     source: RowSource,
-    key: list[str],
-    labels: LabelTable,
+    tables: Sequence[LabelTable],
     *,
     columns: Columns | None = None,
     features: Iterable[str] = (),
@@ -149,16 +165,26 @@ def match_rows(
     categorical: Iterable[str] = (),
     ordered: Ordered | None = None,
     row_labels: str | None = None,
+    weights: str | None = None,
     skip_unmatched: bool = False,
     progress: bool = False,
 ) -> MatchedRows:
     """Read the rows once, to learn what the columns mean and which bag of the labels each is in.
 
     With `columns`, these are used and nothing is learnt about the columns. With `row_labels`, that
-    column has labels of some rows; those without a bag become bags of one.
+    column has labels of some rows; those without a bag become bags of one. With `weights`, that
+    column says how many identical rows each row stands for. With several tables of labels, a row
+    may be in no bag of some groupings.
     """
-    own = [] if row_labels is None else [row_labels]
+    own = [name for name in (row_labels, weights) if name is not None]
+    key = list(dict.fromkeys(name for table in tables for name in table.key))
     source.require([*key, *own])
+    if weights is not None and weights in (*key, row_labels):
+        raise InputError(
+            Option("weights"),
+            f" is the column {weights!r}, which names bags or has labels; choose another one.",
+        )
+    copies = None if weights is None else row_counts(source, weights)
     learner = None
     if columns is None:
         unused = [*key, *own, *exclude]
@@ -167,25 +193,54 @@ def match_rows(
         )
     else:
         source.require(columns.names)
-    found = RowLabels(row_labels, labels.classes) if row_labels is not None else None
+    found = RowLabels(row_labels, tables[0].classes) if row_labels is not None else None
     with RowProgress("reading", source.rows, progress) as bar:
-        codes, names = _bag_codes(source, key, learner, bar, found)
+        in_groupings = read_bag_codes(
+            source, [list(table.key) for table in tables], learner, bar, found, copies
+        )
     columns = columns or learner.finish()  # type: ignore[union-attr]  # one of them is there
     known = None if found is None else found.finish()
-    alone = np.zeros(len(codes), dtype=np.bool_) if known is None else (codes < 0) & (known >= 0)
-    nameless = int(((codes < 0) & ~alone).sum())
-    index, left_out = match_names(nameless, names, labels, source.name, skip_unmatched)
-    bag_of_row = np.where(codes >= 0, index[codes], -1)
-    targets = sorted_by_bag(
-        bag_of_row,
-        np.array(labels.ids, dtype=object),
-        np.array(labels.classes, dtype=np.str_),
-        completed(labels, np.bincount(bag_of_row[bag_of_row >= 0], minlength=len(labels.ids))),
-        labels.label_spec,
+    nowhere = np.all([codes < 0 for codes, _ in in_groupings], axis=0)
+    alone = np.zeros(len(nowhere), dtype=np.bool_) if known is None else nowhere & (known >= 0)
+    nameless, left_out, parts = int((nowhere & ~alone).sum()), [], []
+    for (codes, names), labels in zip(in_groupings, tables, strict=True):
+        index, missing = match_names(nameless, names, labels, source.name, skip_unmatched)
+        left_out += missing if len(tables) == 1 else [f"{labels.grouping}={x}" for x in missing]
+        nameless = 0  # is said once
+        bag_of_row = np.where(codes >= 0, index[codes], -1)
+        totals = _totals(bag_of_row, len(labels.ids), copies)
+        parts.append(
+            sorted_by_bag(
+                bag_of_row,
+                np.array(labels.ids, dtype=object),
+                np.array(labels.classes, dtype=np.str_),
+                completed(labels, totals),
+                labels.label_spec,
+                copies,
+            )
+        )
+    targets, groupings = parts[0], None
+    if len(tables) > 1:
+        targets, groupings = stacked(tables, parts, known, np.flatnonzero(alone), copies)
+    elif known is not None:
+        targets = with_row_labels(targets, known, np.flatnonzero(alone), copies)
+    return MatchedRows(
+        targets,
+        columns,
+        n_rows=len(nowhere),
+        left_out=left_out,
+        tables=tables,
+        alone=int(alone.sum()),
+        groupings=groupings,
+        n_instances=len(nowhere) if copies is None else int(copies.sum()),
     )
-    if known is not None:
-        targets = with_row_labels(targets, known, np.flatnonzero(alone))
-    return MatchedRows(targets, columns, len(codes), left_out, labels.label_spec, int(alone.sum()))
+
+
+def _totals(bag_of_row: IntArray, n_bags: int, copies: IntArray | None) -> IntArray:
+    """(n_bags,) rows of each bag, those with weights as often as they stand for rows."""
+    there = bag_of_row >= 0
+    of_rows = None if copies is None else copies[there]
+    return np.bincount(bag_of_row[there], of_rows, n_bags).astype(np.int64)
 
 
 def without_absent_classes(rows: MatchedRows, source: str) -> MatchedRows:
@@ -207,7 +262,9 @@ def without_absent_classes(rows: MatchedRows, source: str) -> MatchedRows:
         UserWarning,
         stacklevel=3,
     )
-    return replace(rows, targets=replace(targets, bags=bags, classes=targets.classes[there]))
+    groupings = rows.groupings if rows.groupings is None else of_classes(rows.groupings, there)
+    targets = replace(targets, bags=bags, classes=targets.classes[there])
+    return replace(rows, targets=targets, groupings=groupings)
 
 
 def match_some(
@@ -222,7 +279,7 @@ def match_some(
     """
     source.require(key)
     with RowProgress("reading", source.rows, progress) as bar:
-        codes, names = _bag_codes(source, key, None, bar)
+        ((codes, names),) = read_bag_codes(source, [key], None, bar)
     name = source.name
     nameless = int((codes < 0).sum())
     index, left_out = match_names(nameless, names, labels, name, skip_unmatched, some=True)
@@ -237,6 +294,10 @@ def encode_rows(
     Returns:
         (len(order), width), and what the rows have that the columns did not expect.
     """
+    once, again = np.unique(order, return_inverse=True)
+    if len(once) < len(order):  # with several groupings
+        inputs, surprises = encode_rows(source, columns, once, n_rows, progress)
+        return inputs[again], surprises
     place = places(order, n_rows)
     inputs = np.empty((len(order), len(columns.encoded_names)), dtype=np.float32)
     surprises = Surprises()
@@ -260,56 +321,6 @@ def places(order: IntArray, n_rows: int) -> IntArray:
     found = np.full(n_rows, -1, dtype=np.int64)
     found[order] = np.arange(len(order))
     return found
-
-
-def _bag_codes(
-    source: RowSource,
-    key: list[str],
-    learner: ColumnLearner | None,
-    bar: RowProgress,
-    row_labels: RowLabels | None = None,
-) -> tuple[IntArray, list[str]]:
-    """(N,) a number for each row's bag, -1 where it has none, and the names of these numbers."""
-    numbers: dict[str, int] = {}
-    parts = list(bag_codes(source, key, learner, bar, numbers, row_labels))
-    return np.concatenate(parts), list(numbers)
-
-
-def bag_codes(
-    source: RowSource,
-    key: list[str],
-    learner: ColumnLearner | None,
-    bar: RowProgress,
-    numbers: dict[str, int],
-    row_labels: RowLabels | None = None,
-) -> Iterator[npt.NDArray[np.int32]]:
-    """A number for each row's bag, -1 where it has none, batch by batch.
-
-    Args:
-        source: of the rows.
-        key: the bag's columns.
-        learner: to which the batches are shown.
-        bar: to which their rows are told.
-        numbers: name of a bag -> its number; new ones are added.
-        row_labels: to which the batches are shown.
-    """
-    any_row = False
-    wanted = [*key, *(learner.names if learner else [])]
-    wanted += [] if row_labels is None else [row_labels.column]
-    for batch in source.batches(list(dict.fromkeys(wanted))):
-        encoded = bag_ids(batch, key).dictionary_encode()
-        own = [numbers.setdefault(name, len(numbers)) for name in encoded.dictionary.to_pylist()]
-        local = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        codes = np.where(local >= 0, np.array([*own, -1])[local], -1).astype(np.int32)
-        if learner is not None:
-            learner.update(batch)
-        if row_labels is not None:
-            row_labels.update(batch)
-        bar.advance(batch.num_rows)
-        yield codes
-        any_row = True
-    if not any_row:
-        raise InputError(f"{source.name} has no rows.")
 
 
 def match_names(

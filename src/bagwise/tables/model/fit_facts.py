@@ -52,6 +52,30 @@ class BagSizes:
 
 
 @dataclass(frozen=True)
+class GroupingFacts:
+    """One of several ways in which rows were counted.
+
+    Attributes:
+        bag_columns: name the bag of a row.
+        n_bags: used.
+        rows: in one of these.
+        labels: see `DataFacts`.
+        inexact_bags: how many have counts that are not exact.
+    """
+
+    bag_columns: Annotated[Sequence[Text], Meta(min_length=1)]
+    n_bags: Positive
+    rows: Count
+    labels: dict[str, Any]
+    inexact_bags: Count = 0
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return ",".join(self.bag_columns)
+
+
+@dataclass(frozen=True)
 class DataFacts:
     """What was learned from.
 
@@ -69,9 +93,13 @@ class DataFacts:
         rounding: largest difference between a proportion as given and one of the counts.
         n_features: encoded columns.
         labels: what the numbers of the label file are: `LabelSpec.to_json`; empty where old models
-            do not say it.
+            do not say it. Of several groupings, the first one's.
         inexact_bags: how many bags have counts that are not exact.
         labeled_rows: with a known label.
+        groupings: of the rows, where there are several; `bag_columns` are then the first one's.
+        weights: the column that says how many identical rows each row of the table stands for. They
+            are counted in `rows`, `rows_used` and the sizes of bags.
+        table_rows: rows of the table, where they have weights.
     """
 
     files: Sequence[Text]
@@ -89,6 +117,9 @@ class DataFacts:
     labels: dict[str, Any] = field(default_factory=dict)
     inexact_bags: Count = 0
     labeled_rows: Count = 0
+    groupings: Sequence[GroupingFacts] = ()
+    weights: Text | None = None
+    table_rows: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -96,8 +127,8 @@ class FitSettings:
     """What was chosen or given.
 
     `lr` and `epochs` are of models trained by gradient descent, `ridge` of those fitted by maximum
-    likelihood, `bag_effects` (tau) of those with bag effects. The model's logits were divided by
-    `temperature`, which its weights contain.
+    likelihood, `bag_effects` (tau) of those with bag effects, `joint` of those fitted to several
+    groupings together. The model's logits were divided by `temperature`, which its weights contain.
     """
 
     method: Text
@@ -109,6 +140,7 @@ class FitSettings:
     ridge: Amount | None
     temperature: Annotated[float, Meta(gt=0, lt=100)] = 1.0
     bag_effects: Amount | None = None
+    joint: bool = False
 
     @property
     def log_odds(self) -> float | None:
@@ -159,6 +191,7 @@ class Tried:
         tau: of bag effects.
         folds: on which it was tried, if fewer than all.
         some_bags: whether it was tried on some of the bags only.
+        joint: see `FitSettings`.
     """
 
     model: Text
@@ -169,6 +202,7 @@ class Tried:
     tau: Amount | None = None
     folds: Positive | None = None
     some_bags: bool = False
+    joint: bool = False
 
 
 @dataclass(frozen=True)
@@ -336,6 +370,8 @@ class FitFacts:
             return "idle" if self.settings.log_odds < IDLE else None
         if self.bags_differ is not None:
             return "advised" if self.bags_differ.clearly else None
+        if self.data.groupings:
+            return None
         return "possible" if self.is_overconfident and not self.data.inexact_bags else None
 
     @property

@@ -34,7 +34,7 @@ def intervals_of(data: EncodedBags, model: LinearFit, limits: Limits = LIMITS) -
         return {}
     X = data.double()
     fit = fit_for_intervals(X, data.bags, model)
-    found = covariance(X, data.bags, fit, limits=limits)
+    found = covariance(X, data.bags, fit, rows=data.rows, limits=limits)
     effects = {}
     if fit.effects is not None:
         of_bags = effects_of_fit(X, data.bags, fit)

@@ -36,6 +36,7 @@ class Trial:
             them, where there are such; `log_probs` are for an effect of zero then.
         folds: on which it was tried, where that is not all of them.
         some_bags: whether it was tried on some of the bags only.
+        joint: whether it is fitted to all groupings together.
     """
 
     model: str
@@ -50,6 +51,7 @@ class Trial:
     tau: FloatArray | None = None
     folds: int | None = None
     some_bags: bool = False
+    joint: bool = False
 
     @property
     def facts(self) -> Tried:
@@ -63,6 +65,7 @@ class Trial:
             tau=self.fitted_tau,
             folds=self.folds,
             some_bags=self.some_bags,
+            joint=self.joint,
         )
 
     @property

@@ -11,25 +11,30 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_softmax
 
-from bagwise.bags import FloatArray, IntArray
+from bagwise.bags import FloatArray, Groupings, IntArray
 from bagwise.errors import InputError, Option
 from bagwise.likelihood import (
     BagEffects,
     ChosenRidge,
     LinearFit,
+    bag_log_likelihoods,
     bags_differ,
     choose_bag_effects,
+    fit_joint,
 )
 from bagwise.likelihood.bag_effects import bags_to_look_at
 from bagwise.likelihood.fit_summary import LikelihoodFit, objective_of
+from bagwise.likelihood.ridge import FOLD_TOLERANCE, mean_per_instance
 from bagwise.likelihood.splits import Split, choose_on, fold_numbers
 from bagwise.limits import LIMITS, Limits
 from bagwise.progress import WorkProgress
 from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace
+from bagwise.tables.match.grouped_rows import without_bags
 from bagwise.tables.model.fit_facts import BagsDiffer
 from bagwise.tables.model.known_bags import KnownBags
 from bagwise.tables.model.linear_model import LinearModel
+from bagwise.tables.model.stored_covariance import fit_of
 from bagwise.tables.search.candidate import Trial
 from bagwise.tables.sort.encoded_bags import EncodedBags
 
@@ -68,6 +73,61 @@ def effect_trials(data: EncodedBags, splits: Sequence[Split], work: Workspace) -
         tau=own["held_out_tau"],
     )
     return [trial, *trials_of(found)]
+
+
+def joint_trial(
+    data: EncodedBags,
+    groupings: Groupings,
+    splits: Sequence[Split],
+    work: Workspace,
+    composite: Trial,
+) -> Trial:
+    """The linear model fitted to all groupings together, with the ridge of `composite`.
+
+    A bag that is held out is left out of its grouping; its rows stay in the others.
+    """
+    assert composite.fitted is not None
+    assert composite.ridge is not None
+    ridge = composite.ridge
+    start = fit_of(composite.fitted["weights"], composite.fitted["intercept"], ridge)
+    found = work.once("joint", partial(_fitted_jointly, data, groupings, splits, start))
+    return Trial(
+        model="linear",
+        bag_loss=-float(found["score"]),
+        of_bags=found["of_bags"],
+        log_probs=found["log_probs"],
+        ridge=ridge,
+        fitted=found,
+        joint=True,
+    )
+
+
+def _fitted_jointly(
+    data: EncodedBags, groupings: Groupings, splits: Sequence[Split], start: LinearFit
+) -> Arrays:
+    assert data.rows is not None
+    Z, bags = data.double(), data.bags
+    X = np.empty((groupings.n_instances, data.width))
+    X[data.rows] = Z
+    of_bags, logits = np.full(len(bags), np.nan), None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for _, held_out in splits:
+            fit = fit_joint(
+                X, without_bags(groupings, held_out), start.ridge, tolerance=FOLD_TOLERANCE
+            )
+            rows = bags.rows(held_out)
+            logits = fit.logits(Z) if logits is None else logits
+            logits[rows] = fit.logits(Z[rows])
+            of_bags[held_out] = bag_log_likelihoods(fit, Z[rows], bags.select(held_out))
+    fit = fit_joint(X, groupings, start.ridge, start=start)
+    assert logits is not None
+    judged = np.flatnonzero(np.isfinite(of_bags))
+    return arrays_of(fit) | {
+        "score": np.array(mean_per_instance(of_bags[judged], bags.select(judged))[0]),
+        "of_bags": of_bags,
+        "log_probs": _log_probs(logits),
+    }
 
 
 def check_bag_effects(

@@ -13,6 +13,8 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.limits import Limits
 from bagwise.storage.stored_rows import StoredRows
 
+_FEWER = 0.5  # of the rows, from which on identical ones are taken together
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 NUMBER = 64  # bytes of memory that one of these takes in all, where memory is limited
 
 
@@ -22,6 +24,7 @@ class EncodedBags:
 
     Attributes:
         inputs: (N, d) numbers, in memory or in a file.
+        rows: (N,) which row of several groupings each is, where rows are there more than once.
 
     >>> data = EncodedBags(np.zeros((5, 3), np.float32), Bags([3, 2], [[2, 1], [0, 2]]))
     >>> len(data), data.width, len(data.select(np.array([1])))
@@ -30,6 +33,7 @@ class EncodedBags:
 
     inputs: npt.NDArray[Any] | StoredRows
     bags: Bags
+    rows: IntArray | None = None
 
     def __len__(self) -> int:
         return self.bags.n_instances
@@ -43,13 +47,47 @@ class EncodedBags:
         """These bags only, in this order."""
         if isinstance(self.inputs, StoredRows):
             return EncodedBags(self.inputs.select(index), self.bags.select(index))
-        return EncodedBags(self.inputs[self.bags.rows(index)], self.bags.select(index))
+        own = self.bags.rows(index)
+        rows = None if self.rows is None else self.rows[own]
+        return EncodedBags(self.inputs[own], self.bags.select(index), rows)
 
     def double(self) -> FloatArray:
         """(N, d) all rows, in memory and in double precision."""
         if isinstance(self.inputs, StoredRows):
             return self.inputs.double()
         return self.inputs.astype(np.float64)
+
+    def compact(self) -> EncodedBags:
+        """The same with identical rows of a bag as one row with a weight, if less than half of the
+        rows are left; else as it is.
+
+        >>> rows = np.array([[0], [1], [0], [0], [0]], np.float32)
+        >>> EncodedBags(rows, Bags([5], [[2, 3]])).compact().bags.weights
+        array([4, 1])
+        """
+        labeled = self.bags.row_labels is not None
+        if isinstance(self.inputs, StoredRows) or self.rows is not None or labeled:
+            return self
+        bags = self.bags
+        codes = _codes(self.inputs) + bags.bag_of_row.astype(np.uint64) * _FACTOR
+        _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+        if len(first) >= _FEWER * len(self):
+            return self
+        order = np.argsort(first)  # by bag
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        first, place = first[order], rank[place]
+        alike = np.array_equal(bags.bag_of_row[first][place], bags.bag_of_row)
+        if not (alike and np.array_equal(self.inputs[first][place], self.inputs)):
+            return self  # two different rows have the same code
+        sizes = np.bincount(bags.bag_of_row[first], minlength=len(bags))
+        weights = np.zeros(len(first), dtype=np.int64)
+        np.add.at(weights, place, bags.copies)
+        if bags.potentials is None:
+            found = Bags.of_arrays(sizes, bags.least, weights)
+        else:
+            found = Bags.of_potentials(bags.potentials, sizes, weights)
+        return EncodedBags(self.inputs[first], found)
 
     def per_row(self, n_columns: int, value: float) -> npt.NDArray[Any]:
         """(N, n_columns) numbers to be kept of each row: in a file where the rows are in one."""
@@ -76,4 +114,16 @@ class EncodedBags:
         else:
             digest.update(repr((self.inputs.shape, self.inputs.dtype.str)).encode())
             digest.update(np.ascontiguousarray(self.inputs).data)
+        if self.rows is not None:
+            digest.update(self.rows.tobytes())
         return digest.hexdigest()
+
+
+def _codes(inputs: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """(N,) a number for each row, the same for identical ones and hardly ever for others."""
+    bits = np.ascontiguousarray(inputs, dtype=np.float32).view(np.uint32)
+    codes = np.zeros(len(bits), dtype=np.uint64)
+    for column in range(bits.shape[1]):
+        codes = (codes ^ bits[:, column]) * _FACTOR
+        codes ^= codes >> np.uint64(29)
+    return codes

@@ -25,12 +25,8 @@ from bagwise.tables.encode.columns import Columns, Inputs
 from bagwise.tables.encode.learn_columns import ColumnLearner
 from bagwise.tables.labels.label_file import LabelTable
 from bagwise.tables.labels.one_class import completed
-from bagwise.tables.match.bag_table import (
-    MatchedRows,
-    bag_codes,
-    match_names,
-    without_absent_classes,
-)
+from bagwise.tables.match.bag_codes import bag_codes
+from bagwise.tables.match.bag_table import MatchedRows, match_names, without_absent_classes
 from bagwise.tables.match.heavy_tails import NUMBERS, with_useful_logs
 from bagwise.tables.read.streaming import StreamedSource
 from bagwise.tables.sort.encoded_bags import NUMBER
@@ -178,7 +174,7 @@ def _read(source: StreamedSource, asked: Asked, store: Store, progress: bool) ->
         ):
             warnings.simplefilter("always", UserWarning)
             rows = 0
-            for codes in bag_codes(source, asked.key, learner, bar, numbers):
+            for (codes,) in bag_codes(source, [asked.key], learner, bar, [numbers]):
                 file.write(codes.data)
                 rows += len(codes)
             found = learner.finish().to_json()
@@ -225,7 +221,8 @@ def _match(
     place = np.full(len(labels.ids), -1)
     place[used] = np.arange(len(used))
     bag_of_code = np.append(np.where(index >= 0, place[index], -1), -1)
-    rows = MatchedRows(targets, reading.columns, len(reading.codes), left_out, labels.label_spec)
+    n = len(reading.codes)
+    rows = MatchedRows(targets, reading.columns, n, left_out, [labels], 0, None, n)
     return rows, bag_of_code
 
 

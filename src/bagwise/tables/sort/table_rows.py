@@ -35,7 +35,7 @@ class Asked:
     """What to read.
 
     Attributes:
-        key: the bag's columns.
+        key: the bag's columns, of all groupings.
         features: see `bagwise.read_bags`, also for the others.
         seed: of the bags by which logarithms are judged.
     """
@@ -49,6 +49,7 @@ class Asked:
     skip_unmatched: bool
     seed: int
     limits: Limits = LIMITS
+    weights: str | None = None
 
     @property
     def as_text(self) -> list[str]:
@@ -58,7 +59,7 @@ class Asked:
 
 
 def rows_in_memory(
-    data: Table, labels: LabelTable, asked: Asked, progress: bool
+    data: Table, labels: Sequence[LabelTable], asked: Asked, progress: bool
 ) -> tuple[Sequence[Path], MatchedRows, Inputs]:
     """The files, the bags and what the columns mean, and (N, width) the rows."""
     refuse_no_table(data)
@@ -68,17 +69,17 @@ def rows_in_memory(
     source = open_rows(data, typed=True, as_text=asked.as_text, keys=asked.key, limits=asked.limits)
     rows = match_rows(
         source,
-        asked.key,
         labels,
         features=asked.features,
         exclude=asked.exclude,
         categorical=asked.categorical,
         ordered=asked.ordered,
         row_labels=asked.row_labels,
+        weights=asked.weights,
         skip_unmatched=asked.skip_unmatched,
         progress=progress,
     )
-    rows = without_absent_classes(rows, labels.source)
+    rows = without_absent_classes(rows, labels[0].source)
     targets, given = rows.targets, rows.columns
 
     def encode(index: IntArray) -> np.ndarray:

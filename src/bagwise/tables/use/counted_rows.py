@@ -2,24 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import suppress
+
+from bagwise.errors import InputError
 from bagwise.tables.labels.counts import Counts
-from bagwise.tables.labels.label_file import read_labels
+from bagwise.tables.labels.label_file import LabelTable, read_labels
 from bagwise.tables.match.bag_table import MatchedRows, match_rows
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 
 
+def label_tables(model: FittedTable, counts: Counts) -> list[LabelTable]:
+    """What is known of the bags, of each grouping."""
+    return [
+        read_labels(part.labels, part.key, known=model.classes, labels_are=part.labels_are)
+        for part in counts.groupings
+    ]
+
+
 def matched_rows(
-    model: FittedTable, source: RowSource, counts: Counts, progress: bool = False
+    model: FittedTable,
+    source: RowSource,
+    counts: Counts,
+    progress: bool = False,
+    *,
+    tables: Sequence[LabelTable] | None = None,
+    row_labels: str | None = None,
 ) -> MatchedRows:
-    """Which bag of the label file each row is in."""
-    key = list(counts.key)
-    source.require([*key, *model.columns.names])
+    """Which bag of the label files each row is in.
+
+    Args:
+        model: a fitted one.
+        source: of the rows.
+        counts: their bags.
+        progress: show a bar, on a terminal.
+        tables: of labels, if they are read already.
+        row_labels: a column with labels of some rows.
+    """
+    source.require([*counts.keys, *model.columns.names])
     return match_rows(
         source,
-        key,
-        read_labels(counts.labels, key, known=model.classes, labels_are=counts.labels_are),
+        label_tables(model, counts) if tables is None else tables,
         columns=model.columns,
+        row_labels=row_labels,
+        weights=weight_column(model, source, counts.weights),
         skip_unmatched=counts.skip_unmatched,
         progress=progress,
     )
+
+
+def weight_column(model: FittedTable, source: RowSource, given: str | None) -> str | None:
+    """The column that says how many identical rows each row stands for: if it is not given, that
+    of the fit, where the table has it.
+    """
+    if given is None:
+        with suppress(InputError):  # of a damaged fit.json
+            own = model.facts.data.weights
+            return own if own in source.schema.names else None
+    return given

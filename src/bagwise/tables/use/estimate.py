@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +14,12 @@ from bagwise.errors import InputError, Option
 from bagwise.tables.encode.columns import Columns, Surprises
 from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.labels.counts import Counts
-from bagwise.tables.match.bag_table import encode_rows
+from bagwise.tables.labels.row_count_column import row_counts
+from bagwise.tables.match.bag_table import MatchedRows, encode_rows
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
-from bagwise.tables.use.counted_rows import matched_rows
+from bagwise.tables.use.counted_rows import matched_rows, weight_column
 from bagwise.wording import in_order
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ def estimate_shares(
     counts: Counts | None = None,
     *,
     bag: Sequence[str] = (),
+    weights: str | None = None,
     progress: bool = False,
     surprises: Surprises | None = None,
 ) -> list[GroupShare]:
@@ -77,6 +79,8 @@ def estimate_shares(
         counts: the rows' bags and their counts: then the bounds that follow from these are given.
         bag: columns that name the rows' bags, for a model with bag effects; if not given, those of
             `counts`, or those that it was fitted with.
+        weights: the column that says how many identical rows each row stands for; that of the fit
+            if not given, where the table has it.
         progress: show a bar, on a terminal.
         surprises: to which is added what rows have that those of `fit` had not.
     """
@@ -97,10 +101,13 @@ def estimate_shares(
     source = open_rows(data, as_text=list(by))
     source.require([*by, *model.columns.names])
     codes, names = _groups(source, by, model.columns)
-    bags, order = None, np.arange(len(codes))
+    found, order = None, np.arange(len(codes))
+    weights = weight_column(model, source, weights or (None if counts is None else counts.weights))
     if counts is not None:
-        found = matched_rows(model, source, counts, progress)
-        bags, order = found.targets.bags, found.targets.order
+        found = matched_rows(model, source, replace(counts, weights=weights), progress)
+        order = found.targets.order if found.groupings is None else np.unique(found.targets.order)
+    copies = np.ones(len(codes), np.int64) if weights is None else row_counts(source, weights)
+    copies = copies[order]
     places = None
     if model.known_bags is not None:
         given = bag if counts is None else counts.key
@@ -109,10 +116,10 @@ def estimate_shares(
     if surprises is not None:
         surprises.update(found_there)
     group, G = codes[order], len(names)
-    rows = np.bincount(group, minlength=G)
+    rows = _sums(copies, group, G)
     in_known = None
     if model.known_bags is not None and places is not None:
-        in_known = np.bincount(group[places < len(model.known_bags.names)], minlength=G)
+        in_known = _sums(copies * (places < len(model.known_bags.names)), group, G)
     reach = None
     X = inputs.astype(np.float64) if known is not None else None
     if known is None or X is None:
@@ -121,19 +128,19 @@ def estimate_shares(
         if model.known_bags is not None and places is not None:
             own = np.minimum(places, len(model.known_bags.names))
             p = model.known_bags.probabilities(log_probs, own)
-        shares = _means(p, group, G)
+        shares = _means(p, group, G, copies)
     elif effects is not None:
         assert places is not None
         from bagwise.likelihood import group_shares_with_effects  # compiled, and seldom needed
 
-        shares, errors = group_shares_with_effects(known, effects, X, places, group, G)
+        shares, errors = group_shares_with_effects(known, effects, X, places, group, G, copies)
         reach = known.quantile() * errors
     else:
-        shares, errors = known.group_shares(X, group, G)
+        shares, errors = known.group_shares(X, group, G, copies=copies)
         p = known.fit.probabilities(X)
-        of_labels = _means(p * (1 - p), group, G) / np.maximum(rows, 1)[:, None]
+        of_labels = _means(p * (1 - p), group, G, copies) / np.maximum(rows, 1)[:, None]
         reach = known.quantile() * np.sqrt(errors**2 + of_labels)
-    bounds = None if bags is None else duncan_davis(group, G, bags)
+    bounds = None if found is None else _bounds(found, codes, G)
     return [
         GroupShare(
             group=names[g],
@@ -193,12 +200,43 @@ def _around(share: float, reach: FloatArray | None, g: int, c: int) -> tuple[flo
     return max(float(share - reach[g, c]), 0.0), min(float(share + reach[g, c]), 1.0)
 
 
-def _means(values: FloatArray, group: IntArray, n_groups: int) -> FloatArray:
+def _sums(copies: IntArray, group: IntArray, n_groups: int) -> IntArray:
+    """(G,) sums of whole numbers (N,) over the rows of each group."""
+    sums = np.zeros(n_groups, dtype=np.int64)
+    np.add.at(sums, group, copies)
+    return sums
+
+
+def _means(values: FloatArray, group: IntArray, n_groups: int, copies: IntArray) -> FloatArray:
     """(G, C) means of (N, C) over the rows of each group; 0 of a group without rows."""
-    rows = np.maximum(np.bincount(group, minlength=n_groups), 1)
-    sums = np.stack([np.bincount(group, v, n_groups) for v in values.T], axis=1)
+    rows = np.maximum(_sums(copies, group, n_groups), 1)
+    sums = np.stack([np.bincount(group, copies * v, n_groups) for v in values.T], axis=1)
     means: FloatArray = sums / rows[:, None]
     return means
+
+
+def _bounds(rows: MatchedRows, codes: IntArray, n_groups: int) -> FloatArray:
+    """(G, C, 2) least and largest share of each class in each group that all counts allow.
+
+    What a grouping says is about the rows that are in its bags; others may have any label.
+
+    Args:
+        rows: with their bags.
+        codes: (rows of the table,) the group of each.
+        n_groups: G.
+    """
+    if rows.groupings is None:
+        return duncan_davis(codes[rows.targets.order], n_groups, rows.targets.bags)
+    used = codes[np.unique(rows.targets.order)]
+    total = _sums(rows.groupings.copies, used, n_groups)
+    bounds = []
+    for g in rows.groupings:
+        there = _sums(g.bags.copies, used[g.rows], n_groups)[:, None, None]
+        own = duncan_davis(used[g.rows], n_groups, g.bags) * there
+        own[..., 1:] += total[:, None, None] - there
+        bounds.append(own / np.maximum(total, 1)[:, None, None])
+    low, high = np.max(bounds, axis=0)[..., 0], np.min(bounds, axis=0)[..., 1]
+    return np.stack([low, high], axis=-1)
 
 
 def duncan_davis(group: IntArray, n_groups: int, bags: Bags) -> FloatArray:
@@ -218,9 +256,9 @@ def duncan_davis(group: IntArray, n_groups: int, bags: Bags) -> FloatArray:
            [0.        , 0.33333333]])
     """
     m = np.zeros((len(bags), n_groups), dtype=np.int64)
-    np.add.at(m, (bags.bag_of_row, group), 1)
+    np.add.at(m, (bags.bag_of_row, group), bags.copies)
     m = m[:, :, None]
-    others = bags.sizes[:, None, None] - m
+    others = bags.totals[:, None, None] - m
     least = np.maximum(0, bags.least[:, None, :] - others).sum(axis=0)
     most = np.minimum(m, bags.most[:, None, :]).sum(axis=0)
     shares: FloatArray = np.stack([least, most], axis=-1) / np.maximum(m.sum(axis=0), 1)[..., None]

@@ -14,9 +14,11 @@ from bagwise.errors import InputError
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.bag_names import bag_ids
+from bagwise.tables.labels.row_count_column import row_counts
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.read.values import category_texts, cleaned
+from bagwise.tables.use.counted_rows import weight_column
 
 BINS = 15
 
@@ -67,19 +69,27 @@ class Scores:
         return float(known.mean()) if len(known) else float("nan")
 
 
-def evaluate_table(model: FittedTable, data: Table, target: str, progress: bool = False) -> Scores:
+def evaluate_table(
+    model: FittedTable,
+    data: Table,
+    target: str,
+    progress: bool = False,
+    weights: str | None = None,
+) -> Scores:
     """Compare predictions with the column `target`.
 
     Rows without a label are left out: blank cells, and words for a missing value (`NA`) that are no
     class of the model. A model with bag effects uses those of its bags, where the table says which
-    bag a row is in.
+    bag a row is in. With `weights`, a row counts as often as that column says.
     """
     source = open_rows(data)
     source.require([target, *model.columns.names])
+    weights = weight_column(model, source, weights)
+    copies = None if weights is None else row_counts(source, weights)
     key = model.bag_columns(source.schema.names)
     surprises = Surprises()
     known = pa.array(model.classes, pa.string())
-    truth, predictions = [], []
+    truth, predictions, labelled = [], [], []
     row = 0
     with RowProgress("predicting", source.rows, progress) as bar:
         for batch in source.batches(list(dict.fromkeys([target, *key, *model.columns.names]))):
@@ -92,16 +102,20 @@ def evaluate_table(model: FittedTable, data: Table, target: str, progress: bool 
                     f"which is no class of the model; it knows {', '.join(model.classes)}."
                 )
             there = classes.is_valid()
+            labelled.append(there.to_numpy(zero_copy_only=False))
             inputs = model.columns.encode(batch, row, surprises)
             truth.append(classes.filter(there).to_numpy())
             bags = bag_ids(batch, key).filter(there) if key else None
-            own = inputs[there.to_numpy(zero_copy_only=False)]
-            predictions.append(model.predict(own, bags))
+            predictions.append(model.predict(inputs[labelled[-1]], bags))
             row += batch.num_rows
             bar.advance(batch.num_rows)
     if not row:
         raise InputError(f"{source.name} has no rows.")
     y, log_probs = np.concatenate(truth), np.concatenate(predictions)
+    if copies is not None:
+        there = np.concatenate(labelled)
+        y, log_probs = (np.repeat(x, copies[there], axis=0) for x in (y, log_probs))
+        row = int(copies.sum())
     if not len(y):
         raise InputError(f"no row of {source.name} has a label in the column {target!r}.")
     guess, confidence = log_probs.argmax(-1), np.exp(log_probs.max(-1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,6 +86,7 @@ def importances(
     listed = []
     for column, of_bags in zip(model.columns.columns, falls, strict=True):
         fall, error = mean_per_instance(of_bags, bags)
+        error *= math.sqrt(found.degree)  # bags that share rows are not independent
         reach = quantile * error
         listed.append(Importance(column.name, fall, error, fall - reach, fall + reach))
     return sorted(listed, key=lambda importance: -importance.fall)

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from scipy.special import log_softmax
 
+from bagwise.bags import Bags, FloatArray, Groupings, IntArray
 from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.counts import Counts
-from bagwise.tables.labels.label_file import read_labels
-from bagwise.tables.match.bag_table import match_rows, places
+from bagwise.tables.match.bag_table import MatchedRows, places
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import Table, open_rows
+from bagwise.tables.use.counted_rows import label_tables, matched_rows, weight_column
 from bagwise.tables.use.prediction_file import (
+    MOST_PROBABLE,
     Destination,
     Written,
     added_columns,
+    count_columns,
     kept_columns,
     writer_of,
 )
 
-MOST_PROBABLE = "most_probable"
 _CHUNK = 200_000  # instances of bags that are labelled at a time
 
 
@@ -49,23 +54,23 @@ def label_table(
     the effects that go with it, and `label` is at their mean. What the fit knew of a bag's effect
     is not used: it may come from the same counts, which would count twice. With `row_labels`, a
     column of labels of some rows, these are kept and the others have the rest of the counts.
+
+    With several groupings, the probabilities are those given the counts of all of them, and `label`
+    is the most probable labeling, by these, that has the counts of the first one. Where rows have
+    weights, `n_...`, how many of the rows that a row stands for have each label, takes the place of
+    `label`.
     """
     source = open_rows(data, limits=limits)
-    key = list(counts.key)
-    known = read_labels(counts.labels, key, known=model.classes, labels_are=counts.labels_are)
-    to.check([*source.files, *known.files], model.classes)
-    source.require([*key, *model.columns.names])
-    kept = kept_columns(source, model, to.keep, MOST_PROBABLE)
-    rows_found = match_rows(
-        source,
-        key,
-        known,
-        columns=model.columns,
-        row_labels=row_labels,
-        skip_unmatched=counts.skip_unmatched,
-        progress=progress,
-    )
+    tables = label_tables(model, counts)
+    to.check([*source.files, *(file for table in tables for file in table.files)], model.classes)
+    source.require([*counts.keys, *model.columns.names])
+    is_weighted = weight_column(model, source, counts.weights) is not None
+    more = [MOST_PROBABLE, *(count_columns(model.classes) if is_weighted else [])]
+    kept = kept_columns(source, model, to.keep, *more)
+    rows_found = matched_rows(model, source, counts, progress, tables=tables, row_labels=row_labels)
     order, n_rows, bags = rows_found.targets.order, rows_found.n_rows, rows_found.targets.bags
+    if rows_found.groupings is not None:
+        order = np.unique(order)
     place, surprises = places(order, n_rows), Surprises()
     log_probs = np.empty((len(order), len(model.classes)), dtype=np.float32)
     with RowProgress("predicting", n_rows, progress) as bar:
@@ -77,32 +82,21 @@ def label_table(
             log_probs[own[there]] = model.log_probs(inputs)
             row += batch.num_rows
             bar.advance(batch.num_rows)
-    posterior = np.empty(log_probs.shape, dtype=np.float32)
-    best = np.empty(len(log_probs), dtype=np.int64)
     with RowProgress("labelling", len(log_probs), progress) as bar:
-        for index in bags.batches(_CHUNK):
-            rows, some = bags.rows(index), bags.select(index)
-            part = log_probs[rows].astype(np.float64)
-            if model.known_bags is None or some.is_sharp.all():
-                posterior[rows] = bag_posterior(part, some).weights
-            else:
-                from bagwise.likelihood import posterior_with_effects  # seldom needed
-
-                tau = model.known_bags.effects.tau
-                posterior[rows], effects = posterior_with_effects(part, some, tau)
-                part = log_softmax(part + effects[some.bag_of_row], axis=-1)
-            best[rows] = most_probable_labeling(part, some)
-            bar.advance(len(rows))
+        posterior, best = _labels(model, log_probs, rows_found, bar)
     row = 0
-    added = [MOST_PROBABLE, *added_columns(model.classes)]
+    added = [MOST_PROBABLE, *added_columns(model.classes, is_weighted)]
     with writer_of(to, source.schema, kept, added) as write:
-        for batch in source.batches(kept or key):
+        for batch in source.batches(kept or list(counts.key)):
             own = place[row : row + batch.num_rows]
             there = own >= 0
             copied = batch.select(kept).filter(pa.array(there)) if kept else None
             own = own[there]
             p = posterior[own].astype(np.float64)
-            write(copied, [model.named(p.argmax(-1)), model.named(best[own])], p)
+            labels = [model.named(best[own].argmax(-1))]
+            if is_weighted:
+                labels = [pa.array(n) for n in best[own].T]
+            write(copied, [model.named(p.argmax(-1)), *labels], p)
             row += batch.num_rows
     return Written(
         len(log_probs),
@@ -111,4 +105,64 @@ def label_table(
         rows_found.left_out,
         labels=None if bags.is_sharp.all() else rows_found.label_spec.to_json(),
         places=np.sort(order),
+        groupings=[table.grouping for table in tables] if len(tables) > 1 else [],
+        weighted=is_weighted,
     )
+
+
+def _labels(
+    model: FittedTable, log_probs: npt.NDArray[np.float32], rows: MatchedRows, bar: RowProgress
+) -> tuple[npt.NDArray[np.float32], IntArray]:
+    """(N, C) probabilities of classes given the counts, and (N, C) how many of the rows that each
+    row stands for have each label.
+    """
+    if rows.groupings is not None:
+        return _labels_of_groupings(log_probs.astype(np.float64), rows.groupings)
+    bags = rows.targets.bags
+    posterior = np.empty(log_probs.shape, dtype=np.float32)
+    best = np.empty(log_probs.shape, dtype=np.int64)
+    for index in bags.batches(_CHUNK):
+        own, some = bags.rows(index), bags.select(index)
+        part = log_probs[own].astype(np.float64)
+        if model.known_bags is None or some.is_sharp.all():
+            posterior[own] = bag_posterior(part, some).weights
+        else:
+            from bagwise.likelihood import posterior_with_effects  # seldom needed
+
+            tau = model.known_bags.effects.tau
+            posterior[own], effects = posterior_with_effects(part, some, tau)
+            part = log_softmax(part + effects[some.bag_of_row], axis=-1)
+        best[own] = _label_counts(part, some)
+        bar.advance(len(own))
+    return posterior, best
+
+
+def _labels_of_groupings(
+    log_probs: FloatArray, groupings: Groupings
+) -> tuple[npt.NDArray[np.float32], IntArray]:
+    """The same given the counts of several groupings; labels have the counts of the first one."""
+    none = np.zeros((len(groupings), *log_probs.shape))
+    found = bag_posterior(log_probs, groupings, messages=none)
+    if not found.converged:
+        messages = found.messages
+        found = bag_posterior(log_probs, groupings, messages=messages, damping=0.6)
+    if not found.converged:
+        warnings.warn(
+            "what the groupings say of single rows did not settle: the probabilities given all "
+            "counts are approximate.",
+            UserWarning,
+            stacklevel=5,
+        )
+    posterior = found.weights
+    best = np.eye(groupings.n_classes, dtype=np.int64)[posterior.argmax(axis=1)]
+    best *= groupings.copies[:, None]
+    first = groupings.groupings[0]
+    likely = np.log(np.maximum(posterior[first.rows], 1e-30))
+    best[first.rows] = _label_counts(likely, first.bags)
+    return posterior.astype(np.float32), best
+
+
+def _label_counts(log_probs: FloatArray, bags: Bags) -> IntArray:
+    """(N, C) the most probable labeling, of single rows as numbers of 0 and 1, too."""
+    found = most_probable_labeling(log_probs, bags)
+    return found if found.ndim == 2 else np.eye(bags.n_classes, dtype=np.int64)[found]

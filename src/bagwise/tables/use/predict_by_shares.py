@@ -33,6 +33,7 @@ def predict_by_shares(
     progress: bool,
 ) -> Written:
     """Write predictions for rows of bags whose counts or shares are known, see `predict_table`."""
+    counts.refuse_several("predict")
     key = list(counts.key)
     if not key:
         raise InputError(

@@ -22,7 +22,7 @@ from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import open_rows
 
-LABEL = "label"
+LABEL, MOST_PROBABLE = "label", "most_probable"
 _KINDS = (".parquet", ".pq", ".csv", ".tsv")
 
 
@@ -83,6 +83,8 @@ class Written(NamedTuple):
         labels: what the numbers of the label file are (`LabelSpec.to_json`) where counts are not
             exact; None where they are.
         places: of the rows, in the input; None for all of them.
+        groupings: whose counts were used, where there are several.
+        weighted: whether there are numbers of labels in place of a label.
     """
 
     rows: int
@@ -93,6 +95,8 @@ class Written(NamedTuple):
     tau: float | None = None
     labels: dict[str, Any] | None = None
     places: npt.NDArray[np.int64] | None = None
+    groupings: Sequence[str] = ()
+    weighted: bool = False
 
 
 def kept_columns(
@@ -114,18 +118,27 @@ def kept_columns(
     return kept
 
 
-def added_columns(classes: Sequence[str]) -> list[str]:
-    """The columns that a prediction has beside those that are copied."""
-    return [LABEL, *(f"p_{label}" for label in classes)]
+def added_columns(classes: Sequence[str], weighted: bool = False) -> list[str]:
+    """The columns that a prediction has beside those that are copied; with weights, numbers of
+    labels take the place of a label.
+    """
+    labels = count_columns(classes) if weighted else [LABEL]
+    return [*labels, *(f"p_{label}" for label in classes)]
+
+
+def count_columns(classes: Sequence[str]) -> list[str]:
+    """How many of the rows that a row stands for have each label."""
+    return [f"n_{label}" for label in classes]
 
 
 def is_prediction(path: Path, classes: Sequence[str]) -> bool:
     """Whether the last columns of a file are those of predictions; not if it is no table at all."""
-    names = added_columns(classes)
     try:
         source = open_rows(path)
         added = source.folder_columns  # of its folder
-        return [name for name in source.schema.names if name not in added][-len(names) :] == names
+        there = [name for name in source.schema.names if name not in added]
+        ends = (added_columns(classes), added_columns(classes, weighted=True))
+        return any(there[-len(names) :] == names for names in ends)
     except InputError:
         return False
 
@@ -142,21 +155,21 @@ def writer_of(
 ) -> Iterator[Any]:
     """A function that writes rows; a file is there when the block ends without an error.
 
-    It takes the columns that are copied, those of names, of which `label` is the last, and the
-    probabilities.
+    It takes the columns that are copied, those of labels, and the probabilities.
     """
     types = [schema.field(name) for name in kept]
-    names = added.index(LABEL) + 1
-    schema = pa.schema(
-        [*types, *(pa.field(name, pa.string()) for name in added[:names])]
-        + [pa.field(name, pa.float64()) for name in added[names:]]
-    )
+    kinds = {LABEL: pa.string(), MOST_PROBABLE: pa.string()}
+    of_added = [
+        pa.field(name, kinds.get(name, pa.int64() if name.startswith("n_") else pa.float64()))
+        for name in added
+    ]
+    schema = pa.schema([*types, *of_added])
 
     def batch_of(
-        copied: pa.RecordBatch | None, names: list[pa.Array], probabilities: npt.NDArray[Any]
+        copied: pa.RecordBatch | None, labels: list[pa.Array], probabilities: npt.NDArray[Any]
     ) -> pa.RecordBatch:
         columns = [] if copied is None else _as(types, copied)
-        columns += names
+        columns += labels
         columns += [pa.array(np.ascontiguousarray(p)) for p in probabilities.T]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
