@@ -190,10 +190,10 @@ def test_variance_components_are_found() -> None:
     sizes = rng.integers(1, 30, size=2000)
     y = np.repeat(2 * rng.normal(size=(2000, 2)), sizes, axis=0)
     y += 3 * rng.normal(size=y.shape)
-    within, between = variance_components(y, sizes)
+    within, between = variance_components(y, sizes, np.ones(len(y), int))
     assert within == pytest.approx(9, rel=0.03)
     assert between == pytest.approx(4, rel=0.1)
-    assert variance_components(y[:5], np.ones(5, int)) == (
+    assert variance_components(y[:5], np.ones(5, int), np.ones(5, int)) == (
         pytest.approx(y[:5].var(0, ddof=1).mean()),
         0,
     )

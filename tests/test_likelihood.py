@@ -260,7 +260,7 @@ def test_the_information_is_the_variance_of_the_score(K: int) -> None:
     one = Bags([K], [[K, 0, 0]])
     likelihood = BagLikelihood(X, one)
     theta = np.vstack([W, b]) @ likelihood.basis
-    [(_, rows)] = information_rows(likelihood.X1, p, one.offsets, likelihood.basis, 0.0)
+    [(_, rows)] = information_rows(likelihood.X1, p, one.offsets, one.copies, likelihood.basis, 0.0)
     rng = np.random.default_rng(23)
     labels = [(p.cumsum(axis=1) < rng.random((K, 1))).sum(axis=1) for _ in range(3000)]
     drawn = Bags.from_labels(np.concatenate(labels), [K] * 3000, n_classes=3)

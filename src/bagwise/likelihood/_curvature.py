@@ -15,7 +15,12 @@ _CHUNK = 4_000_000  # numbers of information rows that are held at a time
 
 
 def information_rows(
-    X1: FloatArray, p: FloatArray, offsets: IntArray, basis: FloatArray, tau: float
+    X1: FloatArray,
+    p: FloatArray,
+    offsets: IntArray,
+    copies: IntArray,
+    basis: FloatArray,
+    tau: float,
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     """Rows A of the information A'A, for some bags at a time: (their indexes, (bags, D, P)).
 
@@ -27,7 +32,7 @@ def information_rows(
     which the information of the counts cannot be below. It is theirs in bags of one instance, where
     the counts are the label, and in large bags, where they are normal. A bag's own intercept of
     variance tau^2 adds tau^2 V^2 to the covariance. All in the D = C - 1 coordinates of `basis`.
-    Rows of bag b are those from offsets[b] to offsets[b + 1].
+    Rows of bag b are those from offsets[b] to offsets[b + 1]; row k stands for copies[k] instances.
     """
     d, D, sizes = X1.shape[1], basis.shape[1], np.diff(offsets)
     step = max(_CHUNK // (D * d * D), 1)
@@ -36,7 +41,7 @@ def information_rows(
         rows = np.empty((len(part), D, d * D))
 
         def run(index: IntArray, begin: int = begin, rows: FloatArray = rows) -> None:
-            _information_rows(index, begin, X1, p, offsets, basis, tau, rows)
+            _information_rows(index, begin, X1, p, offsets, copies, basis, tau, rows)
 
         over_bags(run, part, sizes[part] * float(D * D * d))
         yield part, rows
@@ -49,6 +54,7 @@ def _information_rows(
     X1: FloatArray,
     probabilities: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     basis: FloatArray,
     tau: float,
     rows: FloatArray,
@@ -72,7 +78,7 @@ def _information_rows(
                     total = -q[e] * q[f]
                     for c in range(C):
                         total += basis[c, e] * basis[c, f] * p[c]
-                    T[e, f] = T[f, e] = total
+                    T[e, f] = T[f, e] = copies[k] * total
             for e in range(D):
                 for f in range(D):
                     V[e, f] += T[e, f]

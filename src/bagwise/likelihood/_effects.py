@@ -42,7 +42,8 @@ def integrate(
     """
     of_bags = np.full(len(bags), tau)
     counts = bags.counts.astype(np.float64)
-    return integrate_weighted(z, np.ones(len(z)), bags.offsets, counts, basis, of_bags)
+    copies = bags.copies.astype(np.float64)
+    return integrate_weighted(z, copies, bags.offsets, counts, basis, of_bags)
 
 
 def integrate_weighted(

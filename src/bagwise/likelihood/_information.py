@@ -75,7 +75,8 @@ def bag_information(
         p = p.copy()
         p[labeled] = np.eye(bags.n_classes)[bags.row_labels[labeled]]
     spread = None if bags.potentials is None else count_covariances(likelihood, theta)
-    for part, rows in information_rows(likelihood.X1, p, bags.offsets, likelihood.basis, tau):
+    of_bags = likelihood.X1, p, bags.offsets, bags.copies, likelihood.basis
+    for part, rows in information_rows(*of_bags, tau):
         if spread is not None:
             soft = np.flatnonzero(~bags.is_sharp[part])
             if len(soft):
@@ -87,35 +88,35 @@ def bag_information(
                 rows[soft] = root.transpose(0, 2, 1) @ rows[soft]
         sharp = bags.is_sharp[part]
         if tau == 0 and bags.n_classes <= MOST_CLASSES and sharp.any():
-            more = quadratic_rows(likelihood.X1, p, bags.offsets, likelihood.basis, part)
+            more = quadratic_rows(*of_bags, part)
             more[~sharp] = 0.0
             rows = np.concatenate([rows, more], axis=1)
         yield part, rows
 
 
 def label_information(likelihood: BagLikelihood, found: Evaluation) -> FloatArray:
-    """(P, P) the information of labels of rows that are known, in bags of several rows; those in
-    bags of one are counts, too.
+    """(P, P) the information of labels of rows that are known, in bags of several instances; those
+    in bags of one are counts, too.
     """
     X1, basis = likelihood.X1, likelihood.basis
     d, D = X1.shape[1], basis.shape[1]
     labeled = _labeled_rows(likelihood)
     total = np.zeros((d, D, d, D))
-    X, p = X1[labeled], found.probabilities[labeled]
+    X, p, copies = X1[labeled], found.probabilities[labeled], likelihood.bags.copies[labeled]
     q = p @ basis
     for e in range(D):
         for f in range(D):
             T = p @ (basis[:, e] * basis[:, f]) - q[:, e] * q[:, f]
-            total[:, e, :, f] = X.T @ (T[:, None] * X)
+            total[:, e, :, f] = X.T @ ((copies * T)[:, None] * X)
     return total.reshape(d * D, d * D)
 
 
 def _labeled_rows(likelihood: BagLikelihood) -> IntArray:
-    """Rows with a label in bags of several rows."""
+    """Rows with a label in bags of several instances."""
     bags = likelihood.bags
     if bags.row_labels is None:
         return np.zeros(0, dtype=np.int64)
-    return np.flatnonzero((bags.row_labels >= 0) & (bags.sizes[bags.bag_of_row] > 1))
+    return np.flatnonzero((bags.row_labels >= 0) & (bags.totals[bags.bag_of_row] > 1))
 
 
 def count_covariances(likelihood: BagLikelihood, theta: FloatArray) -> FloatArray:
@@ -129,7 +130,7 @@ def count_covariances(likelihood: BagLikelihood, theta: FloatArray) -> FloatArra
         for sign in (1, -1):
             possible = bags.others_impossible(z + sign * _STEP * basis[:, e])
             fill_auto(possible, bags, value, weights, AUTO_STATES)
-            counts.append(np.add.reduceat(weights, bags.offsets[:-1]))
+            counts.append(np.add.reduceat(bags.copies[:, None] * weights, bags.offsets[:-1]))
         found[:, e] = (counts[0] - counts[1]) @ basis / (2 * _STEP)
     symmetric: FloatArray = (found + found.transpose(0, 2, 1)) / 2
     return symmetric
@@ -138,7 +139,13 @@ def count_covariances(likelihood: BagLikelihood, theta: FloatArray) -> FloatArra
 def prior_covariances(likelihood: BagLikelihood, p: FloatArray, index: IntArray) -> FloatArray:
     """(n, D, D) the covariance of counts by the model alone."""
     bags, basis = likelihood.bags, likelihood.basis
-    own, offsets = p[bags.rows(index)], bags.select(index).offsets[:-1]
-    q = own @ basis
-    square = np.einsum("kc,ce,cf->kef", own, basis, basis, optimize=True)
-    return np.add.reduceat(square - q[:, :, None] * q[:, None, :], offsets)
+    rows, offsets = bags.rows(index), bags.select(index).offsets[:-1]
+    of_rows = bags.copies[rows, None, None] * label_covariances(p[rows], basis)
+    return np.add.reduceat(of_rows, offsets)
+
+
+def label_covariances(p: FloatArray, basis: FloatArray) -> FloatArray:
+    """(n, D, D) the covariance of single labels with probabilities (n, C)."""
+    q = p @ basis
+    square: FloatArray = np.einsum("kc,ce,cf->kef", p, basis, basis, optimize=True)
+    return square - q[:, :, None] * q[:, None, :]

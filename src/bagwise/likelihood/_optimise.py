@@ -56,12 +56,11 @@ class Problem:
 
     def __init__(self, likelihood: Likelihood, ridge: float) -> None:
         self.likelihood = likelihood
-        n_rows, width = likelihood.shape
-        self.shape = (width, likelihood.basis.shape[1])
+        self.shape = (likelihood.shape[1], likelihood.basis.shape[1])
         self.penalty = np.full(self.shape, float(ridge))
         self.penalty[-1] = 0.0
         # Where the penalty is small or absent, coordinates are scaled as if there were a little.
-        self.floor = np.maximum(self.penalty, 1e-7 * n_rows).ravel()
+        self.floor = np.maximum(self.penalty, 1e-7 * likelihood.instances).ravel()
 
     def at(self, theta: FloatArray, tau: float) -> Point:
         """Value and gradient."""

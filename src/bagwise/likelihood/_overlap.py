@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood._curvature import information_rows
-from bagwise.likelihood._information import count_covariances, prior_covariances
+from bagwise.likelihood._information import count_covariances, label_covariances, prior_covariances
 from bagwise.likelihood.objective import BagLikelihood, Evaluation
 
 _FEWEST_CLUSTERS = 20  # groups of connected bags from which these are what is sampled
@@ -34,7 +34,8 @@ class Overlap:
     @classmethod
     def of(cls, rows: IntArray, bags: Bags) -> Overlap:
         """Of bags whose instances are these rows (M,)."""
-        clusters, degree = clusters_of(rows, bags), len(rows) / len(np.unique(rows))
+        clusters, once = clusters_of(rows, bags), np.unique(rows, return_index=True)[1]
+        degree = float(bags.total / bags.copies[once].sum())
         n = int(clusters.max()) + 1
         if n >= _FEWEST_CLUSTERS:
             return cls(clusters, n, degree)
@@ -73,9 +74,7 @@ def cross_terms(
     D, P = basis.shape[1], theta.size
     M = _score_weights(likelihood, theta, found)
     first, cells, cell_of_row = _cells(rows, bags)
-    p = found.probabilities[first]
-    q = p @ basis
-    T = np.einsum("kc,ce,cf->kef", p, basis, basis, optimize=True) - q[:, :, None] * q[:, None, :]
+    T = bags.copies[first, None, None] * label_covariances(found.probabilities[first], basis)
     of_cells = np.zeros((len(cells), D, D))
     np.add.at(of_cells, cell_of_row, T)
     total = np.zeros((P, P))
@@ -106,7 +105,8 @@ def _score_weights(likelihood: BagLikelihood, theta: FloatArray, found: Evaluati
     weights = np.empty((len(bags), theta.size, D))
     p, basis = found.probabilities, likelihood.basis
     spread = None if bags.potentials is None else count_covariances(likelihood, theta)
-    for part, whitened in information_rows(likelihood.X1, p, bags.offsets, basis, 0.0):
+    of_bags = likelihood.X1, p, bags.offsets, bags.copies, basis
+    for part, whitened in information_rows(*of_bags, 0.0):
         V = prior_covariances(likelihood, p, part) + 1e-12 * np.eye(D)
         lower = np.linalg.cholesky(V)
         weights[part] = whitened.transpose(0, 2, 1) @ np.linalg.inv(lower)

@@ -12,7 +12,12 @@ MOST_CLASSES = 4  # products of counts, and their covariances, are many where cl
 
 
 def quadratic_rows(
-    X1: FloatArray, p: FloatArray, offsets: IntArray, basis: FloatArray, bags: IntArray
+    X1: FloatArray,
+    p: FloatArray,
+    offsets: IntArray,
+    copies: IntArray,
+    basis: FloatArray,
+    bags: IntArray,
 ) -> FloatArray:
     """(bags, Q, P) further rows A of the information A'A of some bags, beyond `information_rows`.
 
@@ -33,7 +38,7 @@ def quadratic_rows(
     sizes = np.diff(offsets)[bags].astype(np.float64)
 
     def run(index: IntArray) -> None:
-        _quadratic_rows(index, bags, X1, p, offsets, basis, rows)
+        _quadratic_rows(index, bags, X1, p, offsets, copies, basis, rows)
 
     over_bags(run, np.arange(len(bags)), sizes * (Q * D * d + len(basis) * Q * Q))
     return rows
@@ -46,6 +51,7 @@ def _quadratic_rows(
     X1: FloatArray,
     probabilities: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     basis: FloatArray,
     rows: FloatArray,
 ) -> None:
@@ -67,11 +73,12 @@ def _quadratic_rows(
         for k in range(offsets[bag], offsets[bag + 1]):
             p = probabilities[k]
             _moments(p, basis, first, second, u, products, T, third)
-            V += T
-            kappa += third
-            _add_fourth(p, products, T, first, second, spread)
+            m = copies[k]
+            V += m * T
+            kappa += m * third
+            _add_fourth(p, m, products, T, first, second, spread)
             for j in range(d):
-                x = X1[k, j]
+                x = m * X1[k, j]
                 for f in range(D):
                     for e in range(D):
                         slope[e, j * D + f] += T[e, f] * x
@@ -135,13 +142,14 @@ def _moments(
 @inline
 def _add_fourth(
     p: FloatArray,
+    copies: int,
     products: FloatArray,
     T: FloatArray,
     first: IntArray,
     second: IntArray,
     spread: FloatArray,
 ) -> None:
-    """Add one label's fourth cumulants."""
+    """Add the fourth cumulants of one label, as often as it is there."""
     C, Q = products.shape
     for i in range(Q):
         for j in range(Q):
@@ -149,7 +157,7 @@ def _add_fourth(
             total = -T[e, g] * T[a, b] - T[e, a] * T[g, b] - T[e, b] * T[g, a]
             for c in range(C):
                 total += p[c] * products[c, i] * products[c, j]
-            spread[i, j] += total
+            spread[i, j] += copies * total
 
 
 @inline

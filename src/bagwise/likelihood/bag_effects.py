@@ -26,7 +26,7 @@ from bagwise.likelihood.ridge import (
 )
 from bagwise.likelihood.splits import some_bags
 
-_ENOUGH, _LEAST_BAGS = 20_000, 20  # instances and bags that are looked at
+_ENOUGH, _LEAST_BAGS = 20_000, 20  # rows and bags that are looked at
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,7 @@ def bags_differ(z: npt.ArrayLike, bags: Bags) -> tuple[float, float]:
 
     tau maximizes the likelihood of the bags with effects, the logits being what they are. The
     p-value is that of the likelihood-ratio test of tau = 0, at the edge of what tau can be: half of
-    that of chi-squared with one degree of freedom. Up to 20,000 instances of bags at random are
-    looked at.
+    that of chi-squared with one degree of freedom. It looks at up to 20,000 rows of bags at random.
 
     Args:
         z: (N, C) logits of a model that was fitted to these bags without effects.
@@ -172,7 +171,7 @@ def bags_differ(z: npt.ArrayLike, bags: Bags) -> tuple[float, float]:
     of_part = logits[bags.rows(some)][:, classes]
     tau, gain = most_likely_tau(
         np.ascontiguousarray(of_part),
-        np.ones(len(of_part)),
+        part.copies.astype(np.float64),
         part.offsets,
         part.counts.astype(np.float64),
         contrasts(len(classes)),

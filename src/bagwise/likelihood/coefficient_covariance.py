@@ -64,7 +64,11 @@ class Covariance:
         return float(stdtrit(max(self.n_bags - 1, 1), 0.5 + level / 2))
 
     def group_shares(
-        self, X: npt.ArrayLike, groups: npt.ArrayLike, n_groups: int | None = None
+        self,
+        X: npt.ArrayLike,
+        groups: npt.ArrayLike,
+        n_groups: int | None = None,
+        copies: npt.ArrayLike | None = None,
     ) -> tuple[FloatArray, FloatArray]:
         """The share of each class in groups of rows, and its standard error: (G, C) each.
 
@@ -78,6 +82,7 @@ class Covariance:
             X: (N, d) features, standardized as those of the fit.
             groups: (N,) the group of each row, 0 .. G - 1.
             n_groups: G; the largest group plus one if not given.
+            copies: (N,) how many identical rows each row stands for; one if not given.
         """
         features = np.asarray(X, dtype=np.float64)
         group = np.asarray(groups)
@@ -91,14 +96,16 @@ class Covariance:
             self.fit.logits(features), np.full(len(features), self.fit.bag_effects)
         )
         X1 = np.concatenate([features, np.ones((len(features), 1))], axis=1)
-        rows = np.bincount(group, minlength=G).astype(np.float64)
+        times = np.ones(len(features)) if copies is None else np.asarray(copies, dtype=np.float64)
+        rows = np.bincount(group, times, minlength=G)
         rows[rows == 0] = np.nan
         C = p.shape[1]
         shares, errors = np.empty((G, C)), np.empty((G, C))
         for c in range(C):
-            shares[:, c] = np.bincount(group, p[:, c], minlength=G) / rows
+            shares[:, c] = np.bincount(group, times * p[:, c], minlength=G) / rows
             gradient = np.stack(
-                [_sums(X1 * slopes[:, c, a, None], group, G) for a in range(C)], axis=-1
+                [_sums(X1 * (times * slopes[:, c, a])[:, None], group, G) for a in range(C)],
+                axis=-1,
             )
             errors[:, c] = self.error_of(gradient / rows[:, None, None])
         return shares, errors

@@ -73,7 +73,7 @@ def effects_of_fit(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> EffectsOfFit
     part, classes = occurring(bags)
     likelihood = BagLikelihood(features, part)
     p = likelihood.evaluate(fit.theta(classes), fit.bag_effects).probabilities
-    t = np.maximum(1.0 - (p**2).sum(axis=1), 1e-12)
+    t = bags.copies * np.maximum(1.0 - (p**2).sum(axis=1), 1e-12)
     starts = bags.offsets[:-1]
     weights = np.add.reduceat(t, starts)
     centres = np.add.reduceat(features * t[:, None], starts) / weights[:, None]
@@ -87,6 +87,7 @@ def group_shares_with_effects(
     bag: npt.ArrayLike,
     groups: npt.ArrayLike,
     n_groups: int,
+    copies: npt.ArrayLike | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """The share of each class in groups of rows, and its standard error: (G, C) each.
 
@@ -109,8 +110,10 @@ def group_shares_with_effects(
             bags, the same for rows of the same bag.
         groups: (N,) the group of each row, 0 .. G - 1.
         n_groups: G. A group without rows gets NaN.
+        copies: (N,) how many identical rows each row stands for; one if not given.
     """
     features = np.asarray(X, dtype=np.float64)
+    times = np.ones(len(features)) if copies is None else np.asarray(copies, dtype=np.float64)
     of_row, group = np.asarray(bag), np.asarray(groups)
     n, d = features.shape
     B, C = effects.means.shape
@@ -131,18 +134,20 @@ def group_shares_with_effects(
         some = slice(begin, begin + _CHUNK)
         own, at = group[some], place[some]
         z = covariance.fit.logits(features[some])
+        m = times[some, None]
         p, slopes = mean_and_slopes(z + means[at], spreads[at])
         more, _ = mean_and_slopes(z + means[at] * grown[at, None] ** 2, spreads[at] * grown[at])
         moved = np.column_stack([features[some], np.ones(len(z))]) - kept[at, None] * centres[at]
         varied = (spreads[at, None, None] * slopes) ** 2
-        np.add.at(totals, own, p)
-        np.add.at(of_tau, own, (more - p) / _STEP)
-        np.add.at(of_labels, own, np.maximum(p * (1 - p) - varied.sum(axis=2), 0.0))
+        np.add.at(totals, own, m * p)
+        np.add.at(of_tau, own, m * (more - p) / _STEP)
+        np.add.at(of_labels, own, m * np.maximum(p * (1 - p) - varied.sum(axis=2), 0.0))
+        slopes *= m[:, :, None]
         np.add.at(of_bags, pair[some], slopes)
         for c in range(C):
             for a in range(C):
                 np.add.at(gradient[:, c, :, a], own, moved * slopes[:, c, a, None])
-    rows = np.bincount(group, minlength=n_groups).astype(np.float64)
+    rows = np.bincount(group, times, minlength=n_groups)
     rows[rows == 0] = np.nan
     rows = rows[:, None]
     variances = covariance.error_of(gradient / rows[..., None, None]) ** 2

@@ -32,7 +32,12 @@ class BagEffects:
 
 
 def effects_of_shares(
-    z: FloatArray, sizes: IntArray, shares: FloatArray, totals: FloatArray, tau: float | None = None
+    z: FloatArray,
+    sizes: IntArray,
+    shares: FloatArray,
+    totals: FloatArray,
+    tau: float | None = None,
+    copies: IntArray | None = None,
 ) -> BagEffects:
     """The own intercept of bags whose shares are known, of which some rows are here.
 
@@ -56,6 +61,7 @@ def effects_of_shares(
         shares: (B, C) of the classes in the bags.
         totals: (B,) how many rows the shares are of.
         tau: if not given, that under which these shares are most probable.
+        copies: (N,) how many identical rows each row stands for; one if not given.
 
     Bags differ much more than their rows, which are all alike: their shares are believed.
 
@@ -73,12 +79,14 @@ def effects_of_shares(
     if not basis.size:  # one class
         return BagEffects(0.0, np.zeros((len(sizes), 1)), np.zeros(len(sizes)))
     y = z @ basis
-    within, between = variance_components(y, sizes)
+    copies = np.ones(len(z), np.int64) if copies is None else copies
+    within, between = variance_components(y, sizes, copies)
     k = within / between if between > 0 else np.inf
-    of_rows = totals / (sizes + k)
-    of_all = totals - sizes * of_rows
-    off = within * (1.0 / (sizes + k) + 1.0 / totals)
-    rows, weights, offsets = _with_typical(y, sizes, of_rows, of_all)
+    instances = np.add.reduceat(copies, np.cumsum(sizes) - sizes)
+    of_rows = totals / (instances + k)
+    of_all = totals - instances * of_rows
+    off = within * (1.0 / (instances + k) + 1.0 / totals)
+    rows, weights, offsets = _with_typical(y, sizes, copies, of_rows, of_all)
     logits: FloatArray = rows @ basis.T
     counts = shares * totals[:, None]
     if tau is None:
@@ -93,40 +101,50 @@ def effects_of_shares(
     return BagEffects(tau, (own[:, None] * v) @ basis.T, spreads)
 
 
-def variance_components(y: FloatArray, sizes: IntArray) -> tuple[float, float]:
+def variance_components(y: FloatArray, sizes: IntArray, copies: IntArray) -> tuple[float, float]:
     """The variance of a coordinate within bags and between their means, by analysis of variance.
+
+    Row k stands for copies[k] instances.
 
     Where no bag has two rows nothing tells them apart, and all of it is taken to be within.
 
-    >>> variance_components(np.array([[0.], [2.], [9.], [11.]]), np.array([2, 2]))
+    >>> y, once = np.array([[0.], [2.], [9.], [11.]]), np.ones(4, int)
+    >>> variance_components(y, np.array([2, 2]), once)
     (2.0, 39.5)
     """
-    N, B, D = len(y), len(sizes), y.shape[1]
+    N, B, D = int(copies.sum()), len(sizes), y.shape[1]
     starts = np.cumsum(sizes) - sizes
-    means = np.add.reduceat(y, starts) / sizes[:, None]
-    inside = float(((y - np.repeat(means, sizes, axis=0)) ** 2).sum()) / D
-    outside = float((sizes[:, None] * (means - y.mean(axis=0)) ** 2).sum()) / D
+    instances = np.add.reduceat(copies, starts)
+    means = np.add.reduceat(copies[:, None] * y, starts) / instances[:, None]
+    inside = float((copies[:, None] * (y - np.repeat(means, sizes, axis=0)) ** 2).sum()) / D
+    outside = float((instances[:, None] * (means - _mean(y, copies)) ** 2).sum()) / D
     if N == B or B == 1:
         return (inside + outside) / max(N - 1, 1), 0.0
     within = inside / (N - B)
-    typical = (N - float((sizes**2).sum()) / N) / (B - 1)
+    typical = (N - float((instances**2).sum()) / N) / (B - 1)
     return within, max((outside / (B - 1) - within) / typical, 0.0)
 
 
+def _mean(y: FloatArray, copies: IntArray) -> FloatArray:
+    mean: FloatArray = copies @ y / copies.sum()
+    return mean
+
+
 def _with_typical(
-    y: FloatArray, sizes: IntArray, of_rows: FloatArray, of_all: FloatArray
+    y: FloatArray, sizes: IntArray, copies: IntArray, of_rows: FloatArray, of_all: FloatArray
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """The rows of each bag and typical ones of all bags: (rows, weights, offsets)."""
-    every = np.argsort(y[:, 0], kind="stable")[
-        ((np.arange(_TYPICAL) + 0.5) / _TYPICAL * len(y)).astype(int)
-    ]
-    typical = y[every] + (y.mean(axis=0) - y[every].mean(axis=0))
+    order = np.argsort(y[:, 0], kind="stable")
+    ends = np.cumsum(copies[order])
+    places = ((np.arange(_TYPICAL) + 0.5) / _TYPICAL * ends[-1]).astype(int)
+    every = order[np.searchsorted(ends, places, side="right")]
+    typical = y[every] + (_mean(y, copies) - y[every].mean(axis=0))
     offsets = np.concatenate([[0], np.cumsum(sizes + _TYPICAL)])
     bag = np.repeat(np.arange(len(sizes)), sizes + _TYPICAL)
     place = np.arange(len(bag)) - offsets[bag]
     own = place < sizes[bag]
     rows, weights = np.empty((len(bag), y.shape[1])), np.empty(len(bag))
-    rows[own], weights[own] = y, np.repeat(of_rows, sizes)
+    rows[own], weights[own] = y, copies * np.repeat(of_rows, sizes)
     rows[~own] = typical[(place - sizes[bag])[~own]]
     weights[~own] = of_all[bag[~own]] / _TYPICAL
     return rows, weights, offsets

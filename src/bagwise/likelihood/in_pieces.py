@@ -52,6 +52,7 @@ class LikelihoodInPieces:
         self.bags = bags
         self.basis = contrasts(bags.n_classes)
         self.shape: tuple[int, ...] = (bags.n_instances, width + 1)
+        self.instances = bags.total
         self.exact = is_exact(bags)
         self.evaluations = 0
         self._read, self._most, self._keep = read, most, keep
@@ -79,9 +80,10 @@ class LikelihoodInPieces:
         """The mean over rows of log sum exp of the logits that (d + 1, C) coefficients give."""
         total = 0.0
         for begin in range(0, self.shape[0], self._most):
-            X = self._read(begin, min(begin + self._most, self.shape[0]))
-            total += float(logsumexp(_logits(X, coefficients), axis=1).sum())
-        return total / self.shape[0]
+            end = min(begin + self._most, self.shape[0])
+            of_rows = logsumexp(_logits(self._read(begin, end), coefficients), axis=1)
+            total += float(self.bags.copies[begin:end] @ of_rows)
+        return total / self.instances
 
     def _groups(self) -> Iterator[tuple[IntArray, int, int]]:
         """Bags that are read together, and their first and last row."""
@@ -119,8 +121,10 @@ class LikelihoodInPieces:
             p = softmax(_logits(X, coefficients), axis=1)
             offsets = np.minimum(self.bags.offsets[index[0] : index[-1] + 2] - first, used)
             X1 = np.concatenate([X, np.ones((used, 1))], axis=1)
-            for _, rows in information_rows(X1, p, offsets, self.basis, 0.0):
-                yield rows * np.sqrt((last - first) / used)
+            copies = self.bags.copies[first : first + used]
+            more = np.sqrt(self.bags.copies[first:last].sum() / copies.sum())
+            for _, rows in information_rows(X1, p, offsets, copies, self.basis, 0.0):
+                yield rows * more
 
 
 def fit_in_pieces(

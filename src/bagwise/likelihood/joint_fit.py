@@ -94,6 +94,7 @@ class JointLikelihood:
         self.composite = BagLikelihood(X[self.rows], self.bags)
         self.X1 = np.concatenate([X, np.ones((len(X), 1))], axis=1)
         self.basis, self.shape = self.composite.basis, self.X1.shape
+        self.instances = int(groupings.copies.sum())
         self.evaluations = 0
         self.settled = False
         self._messages = np.zeros((len(groupings), len(X), groupings.n_classes))
@@ -128,4 +129,5 @@ class JointLikelihood:
 
     def mean_level(self, coefficients: FloatArray) -> float:
         """The mean over rows of log sum exp of the logits that (d + 1, C) coefficients give."""
-        return float(logsumexp(self.X1 @ coefficients, axis=1).mean())
+        of_rows = logsumexp(self.X1 @ coefficients, axis=1)
+        return float(self.groupings.copies @ of_rows) / self.instances

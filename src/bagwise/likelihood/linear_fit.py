@@ -56,6 +56,7 @@ def fit_linear(
 
     Args:
         X: (N, d) standardized features, sorted by bag.
+        bags: what is known of the counts. A row of weight m counts as m rows like it.
         ridge: strength of the penalty, 0 or more; 1 / ridge is the variance of a normal prior.
         bag_effects: tau; each bag has its own intercept b + u_b, normal with variance tau^2 in each
             class, and P(S|X) is its mean over u (see `choose_bag_effects`).
@@ -211,7 +212,7 @@ def _all_classes(
     coefficients[:, classes] = found
     absent = np.setdiff1d(np.arange(n_classes), classes)
     level = likelihood.mean_level(found)
-    coefficients[-1, absent] = level + np.log(0.5 / likelihood.shape[0])
+    coefficients[-1, absent] = level + np.log(0.5 / likelihood.instances)
     centred: FloatArray = coefficients - coefficients.mean(axis=1, keepdims=True)
     return centred
 

@@ -103,8 +103,9 @@ def drawn_counts(
 
     def run(part: IntArray) -> None:
         _drawn_counts(
-            part, logits, bags.offsets, bags.counts, tau, shifts, ends, below, at, low, high
-        )
+            part, logits, bags.offsets, bags.copies, bags.counts, tau, shifts, ends,
+            below, at, low, high,
+        )  # fmt: skip
 
     over_bags(run, np.arange(len(bags)), 10.0 * bags.sizes * C * _DRAWS)
     return below, at, low, high
@@ -115,6 +116,7 @@ def _drawn_counts(
     index: IntArray,
     z: FloatArray,
     offsets: IntArray,
+    copies: IntArray,
     counts: IntArray,
     tau: FloatArray,
     shifts: FloatArray,
@@ -134,6 +136,9 @@ def _drawn_counts(
         for r in range(R):
             for k in range(offsets[bag], offsets[bag + 1]):
                 _shifted(z[k], zero, tau[bag], shifts[r], q)
+                if copies[k] > 1:
+                    _draw_copies(copies[k], q, drawn[:, r])
+                    continue
                 left, c = np.random.random(), 0  # noqa: NPY002
                 while c < C - 1 and left >= q[c]:
                     left -= q[c]
@@ -144,3 +149,17 @@ def _drawn_counts(
             below[bag, c] = (own < counts[bag, c]).mean()
             at[bag, c] = (own == counts[bag, c]).mean()
             low[bag, c], high[bag, c] = own[ends[0]], own[ends[1]]
+
+
+@inline
+def _draw_copies(copies: int, q: FloatArray, drawn: IntArray) -> None:
+    """Add the labels of so many instances with the same probabilities q, class by class."""
+    left, share, C = copies, 1.0, len(q)
+    for c in range(C - 1):
+        n = 0
+        if left > 0 and share > 0:
+            n = np.random.binomial(left, min(q[c] / share, 1.0))  # noqa: NPY002
+        drawn[c] += n
+        left -= n
+        share -= q[c]
+    drawn[C - 1] += left

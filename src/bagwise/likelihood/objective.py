@@ -35,7 +35,8 @@ def log_likelihoods_with_effects(z: FloatArray, bags: Bags, tau: FloatArray) -> 
     found, _ = _unnormalized(logits, bags)
     counts = bags.counts.astype(np.float64)
     basis = contrasts(bags.n_classes)
-    values, *_ = integrate_weighted(logits, np.ones(len(logits)), bags.offsets, counts, basis, tau)
+    copies = bags.copies.astype(np.float64)
+    values, *_ = integrate_weighted(logits, copies, bags.offsets, counts, basis, tau)
     return found + values
 
 
@@ -45,7 +46,7 @@ class Evaluation:
 
     Attributes:
         log_likelihood: (B,) log P(S|X) of each bag.
-        residuals: (N, C) its derivative by the logits, w - p.
+        residuals: (N, C) its derivative by the logits, w - p, as often as the row's weight says.
         probabilities: (N, C) p; with bag effects, their mean given the bag's counts.
         effects: (B, C - 1) with bag effects, their mean given the counts.
         squares: (B,) with bag effects, the mean of their square given the counts.
@@ -78,7 +79,7 @@ class BagLikelihood:
         self.bags = bags
         self.bag_weights = bag_weights
         self.basis = contrasts(bags.n_classes)
-        self.shape = self.X1.shape
+        self.shape, self.instances = self.X1.shape, bags.total
         self.exact = is_exact(bags)
         self.evaluations = 0
 
@@ -90,7 +91,8 @@ class BagLikelihood:
             return evaluation(z, self.bags)
         log_likelihood, weights = _unnormalized(z, self.bags)
         values, p, effects, squares = integrate(z, self.bags, self.basis, tau)
-        return Evaluation(log_likelihood + values, weights - p, p, effects, squares)
+        residuals = _of_all_copies(weights - p, self.bags)
+        return Evaluation(log_likelihood + values, residuals, p, effects, squares)
 
     def total(self, found: Evaluation) -> tuple[float, FloatArray]:
         """The log-likelihood of all bags, and its gradient (d + 1, C - 1)."""
@@ -105,8 +107,9 @@ class BagLikelihood:
         """Coordinates in which the likelihood with this penalty (P,) is easy to maximize."""
 
         def information() -> Iterator[FloatArray]:
-            p, offsets = found.probabilities, self.bags.offsets
-            for part, rows in information_rows(self.X1, p, offsets, self.basis, tau):
+            for part, rows in information_rows(
+                self.X1, found.probabilities, self.bags.offsets, self.bags.copies, self.basis, tau
+            ):
                 if self.bag_weights is not None:
                     rows *= np.sqrt(self.bag_weights[part])[:, None, None]
                 yield rows
@@ -115,7 +118,8 @@ class BagLikelihood:
 
     def mean_level(self, coefficients: FloatArray) -> float:
         """The mean over rows of log sum exp of the logits that (d + 1, C) coefficients give."""
-        return float(logsumexp(self.X1 @ coefficients, axis=1).mean())
+        of_rows = logsumexp(self.X1 @ coefficients, axis=1)
+        return float(self.bags.copies @ of_rows) / self.bags.total
 
 
 def evaluation(z: FloatArray, bags: Bags) -> Evaluation:
@@ -123,16 +127,20 @@ def evaluation(z: FloatArray, bags: Bags) -> Evaluation:
     log_likelihood, weights = _unnormalized(z, bags)
     p = np.empty(z.shape)
     over_bags(
-        lambda index: _normalize(index, z, bags.offsets, p, log_likelihood),
+        lambda index: _normalize(index, z, bags.offsets, bags.copies, p, log_likelihood),
         np.arange(len(bags)),
         bags.sizes * float(_SOFTMAX * bags.n_classes),
     )
-    return Evaluation(log_likelihood, weights - p, p)
+    return Evaluation(log_likelihood, _of_all_copies(weights - p, bags), p)
 
 
 def is_exact(bags: Bags) -> bool:
     """Whether all are small enough for exact likelihoods."""
     return bool(is_small(bags, AUTO_STATES).all())
+
+
+def _of_all_copies(of_rows: FloatArray, bags: Bags) -> FloatArray:
+    return of_rows if bags.weights is None else bags.weights[:, None] * of_rows
 
 
 def _unnormalized(z: FloatArray, bags: Bags) -> tuple[FloatArray, FloatArray]:
@@ -144,10 +152,15 @@ def _unnormalized(z: FloatArray, bags: Bags) -> tuple[FloatArray, FloatArray]:
 
 @kernel
 def _normalize(
-    index: IntArray, z: FloatArray, offsets: IntArray, p: FloatArray, log_likelihood: FloatArray
+    index: IntArray,
+    z: FloatArray,
+    offsets: IntArray,
+    copies: IntArray,
+    p: FloatArray,
+    log_likelihood: FloatArray,
 ) -> None:
-    """Of some bags: fill p with softmax(z), and take log sum exp of each row from the bag's
-    log-likelihood.
+    """Of some bags: fill p with softmax(z), and take log sum exp of each row, as often as it
+    counts, from the bag's log-likelihood.
     """
     C = z.shape[1]
     for b in index:
@@ -159,14 +172,13 @@ def _normalize(
                 total += p[k, c]
             for c in range(C):
                 p[k, c] /= total
-            log_likelihood[b] -= top + np.log(total)
+            log_likelihood[b] -= copies[k] * (top + np.log(total))
 
 
 def checked_features(X: npt.ArrayLike, bags: Bags) -> FloatArray:
     """X as a double-precision array, if it can be the features of the instances of these bags."""
     if not isinstance(bags, Bags):
         raise InputTypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
-    bags.refuse_weights("the linear model")
     features: FloatArray = np.ascontiguousarray(X, dtype=np.float64)
     if features.ndim != 2 or len(features) != bags.n_instances:
         raise InputError(

@@ -86,7 +86,7 @@ def bag_folds(bags: Bags, folds: int = FOLDS, seed: int = 0) -> IntArray:
     folds = B if B < FEW_BAGS else min(folds, B)
     rng = np.random.default_rng(seed)
     shuffled = rng.permutation(B)
-    by_size = shuffled[np.argsort(-bags.sizes[shuffled], kind="stable")]
+    by_size = shuffled[np.argsort(-bags.totals[shuffled], kind="stable")]
     fold = np.empty(B, np.int64)
     for begin in range(0, B, folds):
         part = by_size[begin : begin + folds]
@@ -247,7 +247,7 @@ class _Search:
 
     def _worth(self, ridge: float) -> float:
         """The score of a ridge, what is known beforehand included."""
-        return self.scores[ridge].score - prior_penalty(ridge) / self.judged_bags.n_instances
+        return self.scores[ridge].score - prior_penalty(ridge) / self.judged_bags.total
 
     def visit(self, ridge: float) -> None:
         """Fit every fold's model with this ridge, from its fit with the nearest one."""
@@ -321,8 +321,8 @@ def mean_per_instance(of_bags: FloatArray, bags: Bags) -> tuple[float, float]:
     >>> mean_per_instance(np.array([2., 4.]), Bags([2, 4], [[2], [4]]))
     (1.0, 0.0)
     """
-    mean, B = of_bags.sum() / bags.n_instances, len(bags)
+    mean, B = of_bags.sum() / bags.total, len(bags)
     if B < 2 or not np.isfinite(mean):
         return float(mean), np.inf
-    off = of_bags - mean * bags.sizes
-    return float(mean), float(np.sqrt(B / (B - 1) * (off**2).sum()) / bags.n_instances)
+    off = of_bags - mean * bags.totals
+    return float(mean), float(np.sqrt(B / (B - 1) * (off**2).sum()) / bags.total)

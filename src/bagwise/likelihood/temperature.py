@@ -71,7 +71,7 @@ def _slopes(log_probs: FloatArray, bags: Bags, shares: FloatArray | None) -> Flo
         own = log_probs[bags.rows(index)].astype(np.float64)
         weights = bag_posterior(own, some).weights
         of_rows = ((weights - np.exp(own)) * np.maximum(own - middle, -1e6)).sum(axis=-1)
-        found[index] = np.add.reduceat(of_rows, some.offsets[:-1])
+        found[index] = np.add.reduceat(some.copies * of_rows, some.offsets[:-1])
     return found
 
 
