@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray, Laplace, bags_of_other_rows, rounding_slack
-from bagwise.bags.arrays import first
+from bagwise.bags.arrays import first, totals_of
 from bagwise.errors import BagwiseWarning, InputError, Option, Place, naming
 from bagwise.labels.label_spec import LabelSpec
 
@@ -110,16 +110,18 @@ def to_bags(
     numbers: FloatArray,
     spec: LabelSpec,
     classes: npt.NDArray[Any] | None = None,
+    weights: IntArray | None = None,
 ) -> tuple[Bags, float]:
     """Bags, and the largest difference that rounding shares to counts has made.
 
     Args:
         ids: (B,) the bags' names, for messages.
-        sizes: (B,) how many instances they have.
+        sizes: (B,) how many rows they have.
         numbers: (B, C); (B, C, 2) lower and upper bounds of ranges.
         spec: what they are. "auto" tells counts, which sum to the bag's size, from shares, which
             sum to 1 or 100 in every bag.
         classes: (C,) the class labels, for messages.
+        weights: (N,) how many identical rows each row stands for; None if each stands for itself.
 
     >>> to_bags(np.array(["a"]), np.array([4]), np.array([[0.25, 0.75]]), LabelSpec())[0].counts
     array([[1, 3]])
@@ -129,41 +131,44 @@ def to_bags(
     """
     names = {"bag": ids.tolist(), "class_": None if classes is None else classes.tolist()}
     with naming(**names):
-        bags, rounding, doubt = _to_bags(sizes, numbers, spec)
+        bags, rounding, doubt = _to_bags(sizes, numbers, spec, weights)
     if doubt is not None:
         warnings.warn(doubt.with_names(**names), stacklevel=5)  # whoever called `fit`
     return bags, rounding
 
 
 def _to_bags(
-    sizes: IntArray, numbers: FloatArray, spec: LabelSpec
+    sizes: IntArray, numbers: FloatArray, spec: LabelSpec, weights: IntArray | None
 ) -> tuple[Bags, float, BagwiseWarning | None]:
     """What `to_bags` returns, and a doubt about it."""
+    totals = totals_of(sizes, weights)
     if spec.noise is not None:
-        bags = Bags.from_noisy_counts(numbers, sizes, spec.noise)
-        return bags, 0.0, _doubt_of_noise(sizes, numbers, spec)
+        bags = Bags.from_noisy_counts(numbers, sizes, spec.noise, weights)
+        return bags, 0.0, _doubt_of_noise(totals, numbers, spec)
     if not spec.is_plain or (spec.kind == "counts" and np.isnan(numbers).any()):
-        return _inexact(sizes, numbers, spec), 0.0, None
+        return _inexact(sizes, numbers, spec, weights), 0.0, None
     _refuse_no_numbers(numbers)
-    shares = _shares(sizes, numbers, spec.kind)
+    shares = _shares(totals, numbers, spec.kind)
     if shares is None:
-        return Bags(sizes, numbers), 0.0, None
-    bags = Bags.from_proportions(shares, sizes, rounding="nearest")
+        return Bags(sizes, numbers, weights), 0.0, None
+    bags = Bags.from_proportions(shares, sizes, rounding="nearest", weights=weights)
     off = np.abs(bags.proportions - shares / shares.sum(axis=1, keepdims=True)).max(axis=1)
     doubt = None
     if spec.kind == "relative":
-        doubt = _doubt_of_total(sizes, numbers)
+        doubt = _doubt_of_total(totals, numbers)
     elif spec.kind == "auto":
         doubt = _doubt_of_shares(bags, shares, off)
     return bags, float(off.max()), doubt
 
 
-def _inexact(sizes: IntArray, numbers: FloatArray, spec: LabelSpec) -> Bags:
+def _inexact(
+    sizes: IntArray, numbers: FloatArray, spec: LabelSpec, weights: IntArray | None
+) -> Bags:
     """Bags from numbers that do not give the counts."""
     if spec.kind == "ranges":
-        return Bags.from_ranges(numbers[..., 0], numbers[..., 1], sizes)
+        return Bags.from_ranges(numbers[..., 0], numbers[..., 1], sizes, weights)
     if spec.kind == "counts":
-        return Bags(sizes, numbers)
+        return Bags(sizes, numbers, weights)
     if spec.kind == "sample":
         if (bad := first(np.isnan(numbers).any(axis=1))) is not None:
             raise InputError(
@@ -171,13 +176,13 @@ def _inexact(sizes: IntArray, numbers: FloatArray, spec: LabelSpec) -> Bags:
                 " is a sample, but a class has no count in its larger group. ",
                 "Give the counts of every class, so that the size of the group is known.",
             )
-        return Bags.from_sample(numbers, sizes)
+        return Bags.from_sample(numbers, sizes, weights)
     spec = spec.with_rounding(numbers)
     shares, decimals = numbers, spec.decimals or 0
     if spec.percent:
         shares, decimals = numbers / 100, decimals + 2
     try:
-        return Bags.from_proportions(shares, sizes, decimals=decimals)
+        return Bags.from_proportions(shares, sizes, decimals=decimals, weights=weights)
     except InputError as error:
         remedy = (" Say ", Option("labels_are", "proportions"), " for the nearest counts.")
         raise InputError(*error.args, *remedy) from None
@@ -271,14 +276,14 @@ def _doubt_of_total(sizes: IntArray, numbers: FloatArray) -> BagwiseWarning | No
 
 def _doubt_of_shares(bags: Bags, shares: FloatArray, off: FloatArray) -> BagwiseWarning | None:
     """Where shares are not those of the rows: by more than two decimals, or in many bags."""
-    odd, bag = bags_of_other_rows(shares, bags.sizes), int(np.argmax(off))
+    odd, bag = bags_of_other_rows(shares, bags.totals), int(np.argmax(off))
     if off[bag] <= 0.011 and not len(odd):
         return None
     others = f", and so in {len(odd)} of {len(bags)} bags" if len(odd) > 1 else ""
     return BagwiseWarning(
         f"the proportions {[round(x, 6) for x in shares[bag].tolist()]} of ",
         Place("bag", bag),
-        f" are not those of its {bags.sizes[bag]} rows{others}; the nearest ",
+        f" are not those of its {bags.totals[bag]} rows{others}; the nearest ",
         f"counts are taken, {bags.counts[bag].tolist()}. They should be shares of classes in a "
         "larger group, not means or the like.",
     )

@@ -63,7 +63,12 @@ class BagTargets:
         return self.with_codes(known, alone, np.full(len(alone), None))
 
     def with_codes(
-        self, known: IntArray, alone: IntArray, names: npt.NDArray[Any], first_row: int = 0
+        self,
+        known: IntArray,
+        alone: IntArray,
+        names: npt.NDArray[Any],
+        first_row: int = 0,
+        weights: IntArray | None = None,
     ) -> BagTargets:
         """The same with labels (rows,) that are numbers of classes, -1 where not known.
 
@@ -72,11 +77,13 @@ class BagTargets:
             alone: labelled rows without a bag, which become bags of one.
             names: of these bags.
             first_row: how messages number the first row.
+            weights: (rows,) how many identical rows each stands for; None for one.
         """
         bags = self.bags
         if len(alone):
             ones = np.ones(len(alone), dtype=np.int64)
-            single = Bags.from_labels(known[alone], ones, n_classes=len(self.classes))
+            of_alone = None if weights is None else weights[alone]
+            single = Bags.from_labels(known[alone], ones, len(self.classes), of_alone)
             bags = Bags.join([bags, single])
         order = np.concatenate([self.order, alone])
         ids = np.concatenate([self.ids.astype(object), names])
@@ -104,6 +111,7 @@ def sorted_by_bag(
     classes: npt.NDArray[Any],
     numbers: FloatArray,
     spec: LabelSpec,
+    weights: IntArray | None = None,
 ) -> BagTargets:
     """Put rows into the order of their bags; nothing else decides on that order.
 
@@ -113,6 +121,7 @@ def sorted_by_bag(
         classes: (C,) class labels.
         numbers: (B, C) counts or proportions, see `to_bags`; (B, C, 2) bounds of ranges.
         spec: what these are.
+        weights: (rows,) how many identical rows each stands for; None if each stands for itself.
 
     >>> counts = np.array([[0., 1.], [1., 1.]])
     >>> found = sorted_by_bag(
@@ -126,8 +135,9 @@ def sorted_by_bag(
     rows = np.flatnonzero(bag_of_row >= 0)
     sizes = np.bincount(bag_of_row[rows], minlength=len(ids))
     used = np.flatnonzero(sizes)
-    bags, rounding = to_bags(ids[used], sizes[used], numbers[used], spec, classes)
     order = rows[np.argsort(bag_of_row[rows], kind="stable")]
+    of_rows = None if weights is None else weights[order]
+    bags, rounding = to_bags(ids[used], sizes[used], numbers[used], spec, classes, of_rows)
     return BagTargets(order, bags, ids[used], classes, rounding)
 
 
