@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -14,9 +15,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bagwise.bags import Bags, FloatArray
+from bagwise.bags import FloatArray, IntArray
 from bagwise.checks import check_all, flag, number, or_else
 from bagwise.errors import InputError
+from bagwise.labels.grouping_targets import are_groupings, by_name, frequencies, grouping_targets
 from bagwise.labels.label_spec import LabelsAre
 from bagwise.labels.mixups import (
     refuse_ids_as_labels,
@@ -27,13 +29,20 @@ from bagwise.labels.mixups import (
 )
 from bagwise.labels.proportions import Proportions
 from bagwise.labels.targets import BagTargets, bag_targets, ids_or_none, label_targets
-from bagwise.likelihood import Covariance, covariance, fit_for_intervals, fit_linear
+from bagwise.likelihood import (
+    Covariance,
+    covariance,
+    fit_for_intervals,
+    fit_joint,
+    fit_linear,
+)
 from bagwise.likelihood.choose_linear import ChosenLinear, choose_linear
 from bagwise.posterior import bag_posterior, log_likelihoods, most_probable_labeling
 
 _PARAMETERS = {
     "ridge": or_else(number(0), '"auto"', lambda value: isinstance(value, str) and value == "auto"),
     "standardize": flag,
+    "joint": flag,
 }
 
 
@@ -47,6 +56,9 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         ridge: strength of the penalty on standardized columns; "auto" chooses it, and a temperature
             for the probabilities, on held-out bags.
         standardize: standardize the columns of X before the fit.
+        joint: with several groupings, fit to all counts together (`bagwise.likelihood.fit_joint`);
+            False sums the log-likelihoods of the groupings. Ridge, temperature and intervals are
+            those of the sum in either case.
         random_state: random seed of the folds in which bags are held out.
 
     Attributes:
@@ -77,6 +89,7 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         "proportions": True,
         "labels_are": True,
         "row_labels": True,
+        "sample_weight": True,
     }
 
     def __init__(
@@ -84,10 +97,12 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         ridge: float | Literal["auto"] = "auto",
         *,
         standardize: bool = True,
+        joint: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.ridge = ridge
         self.standardize = standardize
+        self.joint = joint
         self.random_state = random_state
 
     def fit(
@@ -96,11 +111,16 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         y: npt.ArrayLike | None = None,
         proportions: Proportions | None = None,
         *,
-        bags: npt.ArrayLike | None = None,
-        labels_are: LabelsAre = "auto",
+        bags: Any = None,
+        labels_are: LabelsAre | Any = "auto",
         row_labels: npt.ArrayLike | None = None,
+        sample_weight: npt.ArrayLike | None = None,
     ) -> BagLogisticRegression:
         """Learn from bags, `fit(X, bags, proportions)`, or from labels, `fit(X, y)`.
+
+        Where the same rows were counted several times, `bags` and `proportions` are lists with an
+        entry for each grouping, `fit(X, [ward, age], [by_ward, by_age])`, or mappings by name.
+        Rows may then be in no bag of a grouping (None or NaN).
 
         Args:
             X: (N, d) features.
@@ -112,56 +132,87 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
             labels_are: what `proportions` holds where it is not exact, see
                 `bagwise.labels.label_spec.LabelsAre`.
             row_labels: (N,) labels of rows that are known, None or NaN for the others.
+            sample_weight: (N,) how many identical rows each row stands for, whole numbers. Survey
+                weights are refused.
         """
         check_all(_PARAMETERS, self)
-        refuse_swapped(y)
+        given = y if bags is None else bags
+        several = are_groupings(given, proportions)
+        if not several:
+            refuse_swapped(y)
         warn_of_other_rows(2, X=X, y=y, bags=bags, row_labels=row_labels)
         if bags is not None and proportions is None:
             raise InputError("bags are given without proportions; what is known of them is needed.")
-        given = y if bags is None else bags
-        rows, ids = validate_data(
-            self, X, given if proportions is None else ids_or_none(given), dtype=np.float64
-        )
-        if proportions is None:
+        ids: Any
+        if several:
+            rows, ids = validate_data(self, X, dtype=np.float64), by_name(given)
+        else:
+            rows, ids = validate_data(
+                self, X, given if proportions is None else ids_or_none(given), dtype=np.float64
+            )
+        copies = frequencies(sample_weight, len(rows))
+        if copies is not None and not copies.all():
+            kept = np.flatnonzero(copies)
+            ids = {n: _taken(x, kept) for n, x in ids.items()} if several else _taken(ids, kept)
+            rows, copies, row_labels = rows[kept], copies[kept], _taken(row_labels, kept)
+        groupings = None
+        if several:
+            groupings, classes = grouping_targets(
+                ids, proportions, None, labels_are, row_labels, copies
+            )
+            order, stacked = groupings.stacked()
+        elif proportions is not None:
+            targets = bag_targets(ids, proportions, None, labels_are, row_labels, copies)
+            order, stacked, classes = targets.order, targets.bags, targets.classes
+        else:
             if row_labels is not None:
                 raise InputError(
                     "row_labels go with bags and proportions, but y are labels here; leave one out."
                 )
             check_classification_targets(ids)
+            if copies is not None:  # bags of one, as many as there are rows
+                rows, ids = np.repeat(rows, copies, axis=0), np.repeat(ids, copies)
+                copies = None
             warn_of_ids(ids)
             targets = label_targets(ids)
-        else:
-            targets = bag_targets(ids, proportions, None, labels_are, row_labels)
-        if len(targets.classes) < 2:
+            order, stacked, classes = targets.order, targets.bags, targets.classes
+        if len(classes) < 2:
             raise InputError(
-                f"there is one class, {targets.classes.tolist()[0]!r}; at least two are needed."
+                f"there is one class, {classes.tolist()[0]!r}; at least two are needed."
             )
-        self.classes_, self._from_bags = targets.classes, proportions is not None
+        self.classes_, self._from_bags = classes, proportions is not None
         self._mean: FloatArray = np.zeros(rows.shape[1])
         self._std: FloatArray = np.ones(rows.shape[1])
         if self.standardize:
-            self._mean, self._std = _scales(rows)
-        self._X = (rows[targets.order] - self._mean) / self._std
-        self._bags = targets.bags
+            self._mean, self._std = _scales(rows, copies)
+        rows = (rows - self._mean) / self._std
+        self._X, self._bags = rows[order], stacked
+        self._shared = order if groupings is not None and len(groupings) > 1 else None
         self.__dict__.pop("covariance_", None)
-        self._chosen = self._fitted(self._X, targets.bags)
+        self._composite = self._chosen = self._fitted()
+        if groupings is not None and self._shared is not None and self.joint:
+            start = self._composite.fit
+            self._chosen = replace(
+                self._composite, fit=fit_joint(rows, groupings, start.ridge, start=start)
+            )
         self.ridge_, self.temperature_ = self._chosen.fit.ridge, self._chosen.temperature
         return self
 
-    def _fitted(self, X: FloatArray, bags: Bags) -> ChosenLinear:
+    def _fitted(self) -> ChosenLinear:
+        """The model of one grouping, or of the sum of the log-likelihoods of several."""
         if self.ridge != "auto":
-            return ChosenLinear(fit_linear(X, bags, float(self.ridge)))
+            return ChosenLinear(fit_linear(self._X, self._bags, float(self.ridge)))
         seed = 0
         if self.random_state is not None:
             seed = int(check_random_state(self.random_state).randint(2**31))
-        return choose_linear(X, bags, seed)
+        return choose_linear(self._X, self._bags, seed, rows=self._shared)
 
     @cached_property
     def covariance_(self) -> Covariance:
         """Covariance of the coefficients over samples of bags."""
         check_is_fitted(self, "classes_")
-        fit = fit_for_intervals(self._X, self._bags, self._chosen.fit)
-        return covariance(self._X, self._bags, fit)
+        fit = fit_for_intervals(self._X, self._bags, self._composite.fit)
+        return covariance(self._X, self._bags, fit, rows=self._shared)
 
     @property
     def coef_(self) -> FloatArray:
@@ -182,7 +233,8 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """(C, d, 2) ends of each coefficient's interval; (1, d, 2) for two classes.
 
         Bags are what is sampled (sandwich estimate, Student's t). The penalty of the predictions
-        would make intervals too short, so they lie around coefficients with a weaker one.
+        would make intervals too short, so they lie around coefficients with a weaker one. With
+        several groupings they are those of the composite likelihood, and allow for shared rows.
         """
         found = self.covariance_
         W, (errors, _) = found.fit.weights, found.standard_errors()
@@ -223,19 +275,28 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def bag_score(
         self,
         X: Any,
-        bags: npt.ArrayLike,
+        bags: Any,
         proportions: Proportions | None = None,
         labels_are: LabelsAre = "auto",
     ) -> float:
-        """Mean log P(S|X) / K per row of these bags: the higher, the better."""
-        rows, targets = self._matched(X, bags, proportions, labels_are)
-        logits = self._logits(rows)[targets.order]
-        return float(log_likelihoods(logits, targets.bags).sum()) / len(logits)
+        """Mean log P(S|X) / K per row of these bags: the higher, the better.
+
+        Of several groupings, that of the bags of all of them.
+        """
+        if are_groupings(bags, proportions):
+            rows = self._rows(X)
+            groupings, _ = grouping_targets(bags, proportions, self.classes_, labels_are)
+            order, stacked = groupings.stacked()
+        else:
+            rows, targets = self._matched(X, bags, proportions, labels_are)
+            order, stacked = targets.order, targets.bags
+        logits = self._logits(rows)[order]
+        return float(log_likelihoods(logits, stacked).sum()) / len(logits)
 
     def label_bags(
         self,
         X: Any,
-        bags: npt.ArrayLike,
+        bags: Any,
         proportions: Proportions,
         labels_are: LabelsAre = "auto",
     ) -> tuple[FloatArray, npt.NDArray[Any]]:
@@ -243,8 +304,15 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
         Returns:
             ((N, C) the probability of each class given the bag's counts, (N,) the most probable
-            labels with exactly those counts), in the order of the rows given.
+            labels with exactly those counts), in the order of the rows given. With several
+            groupings, probabilities are given the counts of all of them, and labels are those that
+            are most probable row by row.
         """
+        if are_groupings(bags, proportions):
+            groupings, _ = grouping_targets(bags, proportions, self.classes_, labels_are)
+            log_p = log_softmax(self._logits(self._rows(X)), axis=-1)
+            found = bag_posterior(log_p, groupings, joint=self.joint)
+            return found.weights, self.classes_[found.weights.argmax(axis=-1)]
         rows, targets = self._matched(X, bags, proportions, labels_are)
         log_probs = log_softmax(self._logits(rows)[targets.order], axis=-1)
         posterior = np.empty(log_probs.shape)
@@ -279,11 +347,16 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return rows, label_targets(ids, self.classes_)
 
 
-def _scales(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _taken(values: Any, kept: IntArray) -> Any:
+    return None if values is None else np.asarray(values)[kept]
+
+
+def _scales(rows: FloatArray, copies: IntArray | None) -> tuple[FloatArray, FloatArray]:
     """(d,) mean and spread of each column, as `bagwise.networks.Standardize` has them."""
-    mean, std = rows.mean(axis=0), rows.std(axis=0)
+    mean = np.average(rows, axis=0, weights=copies)
+    std = np.sqrt(np.average((rows - mean) ** 2, axis=0, weights=copies))
     varies = std > np.maximum(1e-13 * np.abs(mean), np.finfo(np.float32).tiny)
-    deviation = np.maximum(np.abs(rows - mean).mean(axis=0), 1e-300)
+    deviation = np.maximum(np.average(np.abs(rows - mean), axis=0, weights=copies), 1e-300)
     return mean, np.where(varies, np.maximum(std, math.sqrt(2 / math.pi) * std**2 / deviation), 1.0)
 
 

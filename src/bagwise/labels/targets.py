@@ -40,27 +40,18 @@ class BagTargets:
         place = np.argsort(self.order)
         return self.order[place], self.ids[self.bags.bag_of_row[place]]
 
-    def with_labels(self, labels: npt.NDArray[Any], has_bag: npt.NDArray[np.bool_]) -> BagTargets:
+    def with_labels(
+        self,
+        labels: npt.NDArray[Any],
+        has_bag: npt.NDArray[np.bool_],
+        weights: IntArray | None = None,
+    ) -> BagTargets:
         """The same with labels (rows,) of some rows; those without a bag become bags of one."""
-        if labels.shape != has_bag.shape:
-            raise InputError(
-                f"row_labels has shape {labels.shape}; one for each of the {len(has_bag)} rows is "
-                "expected, None or NaN where it is not known."
-            )
-        places = {name: place for place, name in enumerate(self.classes.tolist())}
-        known = np.full(len(labels), -1)
-        for row, label in enumerate(labels.tolist()):
-            if _is_missing(label):
-                continue
-            if label not in places:
-                raise InputError(
-                    f"row {row} has the label {label!r}; the classes are {self.classes.tolist()}."
-                )
-            known[row] = places[label]
+        known = label_codes(labels, self.classes, len(has_bag))
         alone = np.flatnonzero(~has_bag)
         if (bad := first(known[alone] < 0)) is not None:
             raise InputError(f"row {alone[bad]} has neither a bag nor a label; leave it out.")
-        return self.with_codes(known, alone, np.full(len(alone), None))
+        return self.with_codes(known, alone, np.full(len(alone), None), weights=weights)
 
     def with_codes(
         self,
@@ -97,12 +88,39 @@ def ids_or_none(bags: Any) -> Any:
     found = np.asarray(bags)
     if found.ndim != 1 or found.dtype.kind not in "fO":
         return bags
-    missing = np.fromiter((_is_missing(name) for name in found.tolist()), bool, len(found))
-    if not missing.any():
+    none = missing(found)
+    if not none.any():
         return bags
     found = found.astype(object)
-    found[missing] = None
+    found[none] = None
     return found
+
+
+def missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """(N,) where there is nothing: None, NaN or NA."""
+    if values.dtype.kind not in "fO":
+        return np.zeros(len(values), dtype=np.bool_)
+    return np.fromiter((_is_missing(value) for value in values.tolist()), bool, len(values))
+
+
+def label_codes(
+    labels: npt.NDArray[Any], classes: npt.NDArray[Any], n_rows: int
+) -> npt.NDArray[np.int64]:
+    """(N,) the number of each row's class, -1 where its label is missing."""
+    if labels.shape != (n_rows,):
+        raise InputError(
+            f"row_labels has shape {labels.shape}; one for each of the {n_rows} rows is expected, "
+            "None or NaN where it is not known."
+        )
+    places = {name: place for place, name in enumerate(classes.tolist())}
+    known, values = np.full(n_rows, -1), labels.tolist()
+    for row in np.flatnonzero(~missing(labels)).tolist():
+        if values[row] not in places:
+            raise InputError(
+                f"row {row} has the label {values[row]!r}; the classes are {classes.tolist()}."
+            )
+        known[row] = places[values[row]]
+    return known
 
 
 def sorted_by_bag(
@@ -147,6 +165,7 @@ def bag_targets(
     classes: npt.ArrayLike | None = None,
     labels_are: LabelsAre = "auto",
     row_labels: npt.ArrayLike | None = None,
+    weights: IntArray | None = None,
 ) -> BagTargets:
     """Match the rows' bag ids with the bags' proportions or counts.
 
@@ -162,6 +181,7 @@ def bag_targets(
             and upper bounds.
         row_labels: (N,) labels of rows that are known, None or NaN for the others. A row without a
             bag id needs one: it is a bag of its own.
+        weights: (N,) how many identical rows each stands for; None if each stands for itself.
 
     >>> targets = bag_targets(["b", "a", "b"], {"a": {"no": 1}, "b": {"no": 1, "yes": 1}})
     >>> targets.classes, targets.bags.counts
@@ -178,7 +198,7 @@ def bag_targets(
         )
     has_bag = np.ones(len(ids_of_rows), dtype=np.bool_)
     if ids_of_rows.dtype.kind in "Of":
-        has_bag = np.array([not _is_missing(key) for key in ids_of_rows.tolist()], dtype=np.bool_)
+        has_bag = ~missing(ids_of_rows)
         _check_kinds(ids_of_rows[has_bag].tolist())
     if not has_bag.all() and row_labels is None:
         row = int(np.argmin(has_bag))
@@ -186,7 +206,8 @@ def bag_targets(
     ids, begins, inverse = np.unique(ids_of_rows[has_bag], return_index=True, return_inverse=True)
     bag_of_row = np.full(len(ids_of_rows), -1)
     bag_of_row[has_bag] = inverse
-    sizes = np.bincount(inverse, minlength=len(ids))
+    times = np.ones(len(ids_of_rows)) if weights is None else weights
+    sizes = np.bincount(inverse, times[has_bag], minlength=len(ids)).astype(np.int64)
     ascending = bool((np.diff(begins) > 0).all())
     bounds = [proportions]
     if spec.kind == "ranges":
@@ -201,10 +222,10 @@ def bag_targets(
             f"{read[1][0].tolist()}; they must be the same."
         )
     numbers = read[0][1] if len(read) == 1 else np.stack([x for _, x in read], axis=-1)
-    targets = sorted_by_bag(bag_of_row, ids, read[0][0], numbers, spec)
+    targets = sorted_by_bag(bag_of_row, ids, read[0][0], numbers, spec, weights)
     if row_labels is None:
         return targets
-    return targets.with_labels(np.asarray(row_labels), has_bag)
+    return targets.with_labels(np.asarray(row_labels), has_bag, weights)
 
 
 def label_targets(labels: npt.NDArray[Any], classes: npt.NDArray[Any] | None = None) -> BagTargets:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import log_softmax
 
-from bagwise.bags import Bags, FloatArray
+from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood.coefficients import LinearFit
 from bagwise.likelihood.fit_summary import LikelihoodFit, objective_of
 from bagwise.likelihood.linear_fit import fit_linear
@@ -35,7 +35,11 @@ class ChosenLinear:
 
 
 def choose_linear(
-    X: FloatArray, bags: Bags, seed: int = 0, limits: Limits = LIMITS
+    X: FloatArray,
+    bags: Bags,
+    seed: int = 0,
+    limits: Limits = LIMITS,
+    rows: IntArray | None = None,
 ) -> ChosenLinear:
     """Fit a linear model by maximum likelihood, with ridge and temperature chosen on held-out bags.
 
@@ -43,6 +47,7 @@ def choose_linear(
         X: (N, d) standardized features.
         seed: of the folds in which bags are held out; nothing else is random.
         limits: up to which size there are folds, not one split.
+        rows: (N,) which row each instance is, where bags share rows; see `splits_of`.
 
     >>> X = np.random.default_rng(0).normal(size=(90, 1))
     >>> bags = Bags.from_labels((X[:, 0] > 0).astype(int), [3] * 30)
@@ -51,7 +56,8 @@ def choose_linear(
     """
     if len(bags) < 2:
         return ChosenLinear(fit_linear(X, bags))
-    found = choose_on(X, bags, fold_numbers(len(bags), splits_of(bags, seed, limits=limits)))
+    folds = fold_numbers(len(bags), splits_of(bags, seed, limits=limits, rows=rows))
+    found = choose_on(X, bags, folds)
     held_out = np.flatnonzero(found.folds >= 0)
     log_probs = log_softmax(found.held_out_logits[bags.rows(held_out)], axis=-1)
     temperature = fit_temperature(log_probs, bags.select(held_out))

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, IntArray
+from bagwise.likelihood._overlap import Overlap
 from bagwise.likelihood.ridge import FOLDS, ChosenRidge, bag_folds, choose_ridge
 from bagwise.limits import LIMITS, Limits
 
@@ -21,14 +22,26 @@ Split = tuple[IntArray, IntArray]
 """Bags to train on, bags held out."""
 
 
-def splits_of(bags: Bags, seed: int, *, limits: Limits = LIMITS) -> list[Split]:
+def splits_of(
+    bags: Bags, seed: int, *, limits: Limits = LIMITS, rows: IntArray | None = None
+) -> list[Split]:
     """Five folds of the bags for small tables, so that each bag is held out once; else one split.
 
     Folds are balanced by their instances; of fewer than ten bags each is a fold of its own.
 
+    Bags of several groupings share rows (`rows`, see `Groupings.stacked`). If there are at least 20
+    groups of connected bags, each group is held out as a whole. Otherwise bags are held out one by
+    one, and their rows stay in bags of other groupings that the model is fitted to.
+
     >>> [len(held_out) for _, held_out in splits_of(Bags([10] * 12, [[5, 5]] * 12), seed=0)]
     [3, 3, 2, 2, 2]
     """
+    if rows is not None and (clusters := Overlap.of(rows, bags).clusters) is not None:
+        of_clusters = splits_of(_joined(bags, clusters), seed, limits=limits)
+        return [
+            (np.flatnonzero(np.isin(clusters, kept)), np.flatnonzero(np.isin(clusters, held_out)))
+            for kept, held_out in of_clusters
+        ]
     order = np.random.default_rng(seed).permutation(len(bags))
     few = len(bags) < limits.few_bags
     most = FEW_BAGS_INSTANCES if few else limits.cross_validated
@@ -40,6 +53,12 @@ def splits_of(bags: Bags, seed: int, *, limits: Limits = LIMITS) -> list[Split]:
         parts = [up_to(bags, order[: -(-len(bags) // FOLDS)] if few else tenth)]
     everything = np.arange(len(bags))
     return [(np.setdiff1d(everything, part), np.sort(part)) for part in parts]
+
+
+def _joined(bags: Bags, clusters: IntArray) -> Bags:
+    """A bag for each cluster, with the instances of its bags."""
+    totals = np.bincount(clusters, bags.totals).astype(np.int64)
+    return Bags.of_arrays(totals, totals[:, None])
 
 
 def some_bags(sizes: IntArray, rows: int, least: int = 0) -> IntArray:
