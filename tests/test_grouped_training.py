@@ -102,7 +102,7 @@ def test_joint_training_learns_and_resumes_bit_for_bit(
 
 
 def test_checkpoints_are_of_the_same_groupings(tmp_path: Path) -> None:
-    inputs, labels, groupings = example()
+    inputs, _, groupings = example()
     data = BagData.of_groupings(inputs, groupings)
     train(model(), data, "cc", steps(), checkpoint=tmp_path, progress=False)
     other = BagData.of_groupings(inputs, groupings, joint=False)

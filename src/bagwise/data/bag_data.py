@@ -50,8 +50,9 @@ class BagData:
             is. They serve supervised training, methods that ask for them, and the measurement of
             accuracy; the paper's bag methods never look at them. The label of a row with a weight
             is that of all instances it stands for.
-        groupings: to be learned from jointly, in which case `inputs`, `bags` and `labels` are those
-            of `Groupings.stacked`; None if every bag is learned from alone.
+        groupings: where the bags are those of several, in which case `inputs`, `bags` and `labels`
+            are those of `Groupings.stacked`; else None.
+        joint: whether groupings are learned from jointly.
         shared: set by `joined`.
 
     >>> data = BagData(torch.randn(5, 3), Bags([3, 2], [[2, 1], [0, 2]]))
@@ -63,6 +64,7 @@ class BagData:
     bags: Bags
     labels: torch.Tensor | None = None
     groupings: Groupings | None = None
+    joint: bool = False
     shared: SharedRows | None = None
 
     @classmethod
@@ -99,7 +101,7 @@ class BagData:
         rows, bags = groupings.stacked()
         index = torch.from_numpy(rows)
         some = None if labels is None else labels[index]
-        return cls(reading.lookup(inputs, index), bags, some, groupings if joint else None)
+        return cls(reading.lookup(inputs, index), bags, some, groupings, joint)
 
     def __post_init__(self) -> None:
         reading.check_inputs(self.inputs)
@@ -152,25 +154,32 @@ class BagData:
     def select(self, index: IntArray) -> BagData:
         """These bags only, in this order. What lies in a file or a `Dataset` is not copied.
 
-        Bags of several groupings that are learned from jointly stay in their own order.
+        Bags of several groupings stay in their own order.
         """
         if self.groupings is not None:
             index = np.sort(index)
             rows = torch.from_numpy(self.bags.rows(index))
             labels = None if self.labels is None else self.labels[rows]
             part = reading.select(self.inputs, rows)
-            return BagData(part, self.bags.select(index), labels, self.groupings.select(index))
+            groupings = self.groupings.select(index)
+            return BagData(part, self.bags.select(index), labels, groupings, self.joint)
         if isinstance(self.inputs, StoredRows) and self.labels is None:
             return BagData(self.inputs.select(index), self.bags.select(index))
         rows = torch.from_numpy(self.bags.rows(index))
         labels = None if self.labels is None else self.labels[rows]
         return BagData(reading.select(self.inputs, rows), self.bags.select(index), labels)
 
+    def distinct(self) -> tuple[Inputs, IntArray | None]:
+        """The inputs, each row once, and the rows' weights, if they have any."""
+        if self.groupings is None:
+            return self.inputs, self.bags.weights
+        return reading.looked_up(self.inputs), self.groupings.weights
+
     def joined(self) -> BagData:
         """What is trained on: the same, or what `Groupings.unnested` makes of groupings that are
         to be learned from jointly, with what they share.
         """
-        if self.groupings is None:
+        if self.groupings is None or not self.joint:
             return self
         left, _, degrees = self.groupings.unnested
         begins = np.cumsum([0, *(len(g.rows) for g in self.groupings)])
@@ -185,6 +194,7 @@ class BagData:
             Bags.join(g.bags for _, g in left),
             None if self.labels is None else self.labels[index],
             self.groupings,
+            True,
             SharedRows(
                 torch.from_numpy(rows),
                 torch.cat([torch.full((len(some),), n) for n, some in enumerate(copies)]),

@@ -59,7 +59,7 @@ def check_arguments(
 
 def check_groupings(method: Method, data: BagData) -> None:
     """Not every method can learn from several groupings jointly."""
-    if data.groupings is not None and not method.joins_groupings:
+    if data.joint and not method.joins_groupings:
         joining = ", ".join(name for name, cls in METHODS.items() if cls.joins_groupings)
         raise InputError(
             f"method {method.name or type(method).__name__!r} cannot learn from several groupings "
