@@ -60,22 +60,37 @@ class Standardize(nn.Module):
         self.register_buffer("std", std)
 
     @classmethod
-    def of(cls, inputs: torch.Tensor, plain: bool = False) -> Standardize:
+    def of(
+        cls, inputs: torch.Tensor, plain: bool = False, copies: torch.Tensor | None = None
+    ) -> Standardize:
         """With the statistics of these inputs (N, ...).
 
         Args:
             plain: divide by the standard deviation itself also where something is seldom, as is
                 usual for images and their channels.
+            copies: (N,) how many identical rows each row stands for; None for one each.
         """
         axes = [0, *range(2, inputs.dim())]
         values = inputs.double()
-        std, mean = torch.std_mean(values, dim=axes, keepdim=True, correction=0)
+
+        def averaged(of_rows: torch.Tensor) -> torch.Tensor:
+            if copies is None:
+                return of_rows.mean(dim=axes, keepdim=True)
+            weights = copies.double().reshape(-1, *[1] * (of_rows.dim() - 1))
+            mean = (of_rows * weights).sum(dim=0, keepdim=True) / weights.sum()
+            return mean.mean(dim=axes, keepdim=True)
+
+        if copies is None:
+            std, mean = torch.std_mean(values, dim=axes, keepdim=True, correction=0)
+        else:
+            mean = averaged(values)
+            std = averaged((values - mean).square()).sqrt()
         # Equal values have a spread of rounding errors, those of the precision they came in.
         single = inputs.is_floating_point() and inputs.dtype != torch.float64
         rounding = (1e-6 if single else 1e-13) * mean.abs()
         varies = std > rounding.clamp(min=torch.finfo(torch.float32).tiny)
         if not plain:
-            deviation = (values - mean).abs().mean(dim=axes, keepdim=True).clamp(min=1e-300)
+            deviation = averaged((values - mean).abs()).clamp(min=1e-300)
             std = torch.maximum(std, math.sqrt(2 / math.pi) * std.square() / deviation)
         return cls(mean[0], torch.where(varies, std, 1.0)[0])
 

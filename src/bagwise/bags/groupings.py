@@ -168,6 +168,32 @@ class Groupings:
         """
         return np.concatenate([g.rows for g in self]), Bags.join(g.bags for g in self)
 
+    def select(self, index: ArrayLike) -> Groupings:
+        """Only these bags, numbered as in `stacked`; all rows stay, also those in none of them.
+
+        Bags keep their order. A grouping of which no bag is left is left out.
+
+        >>> ward, age = [0, 0, 1, 1], [0, 1, 0, 1]
+        >>> Groupings({
+        ...     "ward": (ward, Bags([2, 2], [[1, 1], [2, 0]])),
+        ...     "age": (age, Bags([2, 2], [[1, 1], [2, 0]])),
+        ... }).select([1, 2, 3])
+        Groupings(4 rows, 2 classes, 'ward' 1 bag, 'age' 2 bags)
+        """
+        index_ = np.unique(whole_numbers(index, "index", ndim=1))
+        found, begin = {}, 0
+        for g in self:
+            end = begin + len(g.bags)
+            some = index_[(index_ >= begin) & (index_ < end)] - begin
+            number = np.full(len(g.bags) + 1, -1)  # the last one for rows without a bag
+            number[some] = np.arange(len(some))
+            if len(some):
+                found[g.name] = (number[g.bag_of_row], g.bags.select(some))
+            begin = end
+        if (bad := first((index_ < 0) | (index_ >= begin))) is not None:
+            raise IndexError(f"there is no bag {index_[bad]}; there are {begin} bags.")
+        return Groupings(found)
+
     @cached_property
     def degrees(self) -> IntArray:
         """(N,) in how many groupings each row is in a bag."""

@@ -1,7 +1,7 @@
 """Instances and their bags: side by side, wherever the instances are, and for one's own loop."""
 
-from bagwise.data.bag_data import BagData
+from bagwise.data.bag_data import BagData, SharedRows
 from bagwise.data.inputs import Inputs
 from bagwise.data.loading import BagBatchSampler, BagDataset, collate
 
-__all__ = ["BagBatchSampler", "BagData", "BagDataset", "Inputs", "collate"]
+__all__ = ["BagBatchSampler", "BagData", "BagDataset", "Inputs", "SharedRows", "collate"]

@@ -44,6 +44,8 @@ def take(inputs: Inputs, rows: torch.Tensor) -> torch.Tensor:
     tensor([[2.],
             [0.]], dtype=torch.float64)
     """
+    if isinstance(inputs, _Lookup):
+        return take(inputs.inputs, inputs.rows[rows])
     if isinstance(inputs, torch.Tensor):
         return inputs[rows.to(inputs.device)]
     if isinstance(inputs, np.ndarray):
@@ -89,9 +91,33 @@ def select(inputs: Inputs, rows: torch.Tensor) -> Inputs:
     """Inputs of these rows alone: copied in memory, looked up later elsewhere."""
     if isinstance(inputs, torch.Tensor) or type(inputs) is np.ndarray:
         return inputs[rows]
-    if is_array(inputs):
-        return _Lookup(inputs, rows)
-    return Subset(inputs, rows.tolist())
+    return lookup(inputs, rows)
+
+
+def lookup(inputs: Inputs, rows: torch.Tensor) -> Inputs:
+    """Inputs of these rows, which may repeat, without copying any.
+
+    >>> repeated = lookup(torch.tensor([[1.0], [2.0]]), torch.tensor([1, 0, 1]))
+    >>> repeated.shape, take(repeated, torch.tensor([2]))
+    ((3, 1), tensor([[2.]]))
+    """
+    return _Lookup(inputs, rows) if is_array(inputs) else Subset(inputs, rows.tolist())
+
+
+def looked_up(inputs: Inputs) -> Inputs:
+    """The inputs that `lookup` takes rows of; others as they are.
+
+    >>> looked_up(lookup(torch.zeros(2, 1), torch.tensor([1, 0, 1]))).shape
+    torch.Size([2, 1])
+    """
+    return inputs.inputs if isinstance(inputs, _Lookup) else inputs
+
+
+def kept_on(inputs: Inputs, device: torch.device) -> Inputs:
+    """Tensors on a device, also where rows of one are looked up; others as they are."""
+    if isinstance(inputs, _Lookup):
+        return _Lookup(kept_on(inputs.inputs, device), inputs.rows)
+    return on_device(inputs, device) if isinstance(inputs, torch.Tensor) else inputs
 
 
 def full(

@@ -22,7 +22,7 @@ _COUNT = whole(1)
 
 class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor | Bags]]):
     """A map-style dataset whose item is a bag: its instances (K, ...) and its counts (C,), or a
-    `Bags` of one bag where counts are not exact or labels of instances are known.
+    `Bags` of one bag where counts are not exact, labels are known or rows have weights.
 
     Args:
         inputs: as `BagData` takes them; the items of a `Dataset` are fetched bag by bag, by the
@@ -47,7 +47,8 @@ class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor | Bags]]):
         start, size = int(bags.offsets[:-1][bag]), int(bags.sizes[bag])
         rows = torch.arange(start, start + size)
         inputs = reading.take(self.data.inputs, rows)
-        if bags.potentials is not None or bags.row_labels is not None:
+        plain = bags.potentials is None and bags.row_labels is None and bags.weights is None
+        if not plain:
             return inputs, bags.select([bag % len(bags)])
         return inputs, torch.from_numpy(bags.counts[bag].copy())
 

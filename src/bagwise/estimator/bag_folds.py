@@ -10,12 +10,14 @@ import numpy.typing as npt
 import torch
 from sklearn.model_selection import GroupKFold
 
+from bagwise.bags import Groupings, IntArray
 from bagwise.data import BagData
 from bagwise.errors import InputError
 from bagwise.labels.label_spec import LabelsAre
 from bagwise.labels.mixups import warn_of_other_rows
 from bagwise.labels.proportions import Proportions
 from bagwise.labels.targets import bag_targets
+from bagwise.likelihood._overlap import Overlap
 from bagwise.posterior import log_likelihoods
 
 
@@ -84,6 +86,9 @@ def bag_scorer(
 def split_bags(data: BagData, fraction: float, seed: int) -> tuple[BagData, BagData | None]:
     """Hold out this share of the bags, at random; None where that would be no bag, or all.
 
+    Of several groupings, this share of each, and their rows stay in the bags of other groupings. If
+    there are at least 20 groups of connected bags, such groups are held out instead.
+
     >>> from bagwise import Bags
     >>> data = BagData(torch.zeros(20, 2), Bags([2] * 10, [[1, 1]] * 10))
     >>> train_part, held_out = split_bags(data, 0.3, seed=0)
@@ -94,10 +99,26 @@ def split_bags(data: BagData, fraction: float, seed: int) -> tuple[BagData, BagD
         raise InputError(
             f"the share of bags to hold out is {fraction!r}; a number between 0 and 1 is expected."
         )
+    generator = torch.Generator().manual_seed(seed)
+
+    def some(n: int) -> IntArray:
+        """Numbers of this share of n things."""
+        return torch.randperm(n, generator=generator)[: round(fraction * n)].numpy()
+
     B = len(data.bags)
-    n_held_out = round(fraction * B)
-    if not 0 < n_held_out < B:
+    held_out = some(B) if data.groupings is None else _of_groupings(data.groupings, some)
+    if not 0 < len(held_out) < B:
         return data, None
-    order = torch.randperm(B, generator=torch.Generator().manual_seed(seed))
-    parts = [np.sort(part.numpy()) for part in (order[n_held_out:], order[:n_held_out])]
-    return data.select(parts[0]), data.select(parts[1])
+    held_out = np.sort(held_out)
+    return data.select(np.setdiff1d(np.arange(B), held_out)), data.select(held_out)
+
+
+def _of_groupings(groupings: Groupings, some: Callable[[int], IntArray]) -> IntArray:
+    """Bags of all groupings to hold out: connected ones together, or some of each grouping."""
+    rows, bags = groupings.stacked()
+    clusters = Overlap.of(rows, bags).clusters
+    if clusters is not None:
+        return np.flatnonzero(np.isin(clusters, some(int(clusters.max()) + 1)))
+    sizes = [len(g.bags) for g in groupings]
+    begins = np.cumsum([0, *sizes[:-1]])
+    return np.concatenate([begin + some(n) for begin, n in zip(begins, sizes, strict=True)])

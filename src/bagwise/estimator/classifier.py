@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -22,14 +21,14 @@ from bagwise.errors import InputError
 from bagwise.estimator.bag_folds import split_bags
 from bagwise.estimator.calibration import calibrate
 from bagwise.estimator.defaults import share_held_out
+from bagwise.estimator.given_bags import given_bags
 from bagwise.estimator.maximum_likelihood import fit_by_likelihood, fits_by_likelihood
 from bagwise.estimator.parameters import fold_seed, new_method, new_seed, training_options
 from bagwise.estimator.prediction import Predictions
 from bagwise.estimator.saving import files_of, load, refuse_table
 from bagwise.labels.label_spec import LabelsAre
-from bagwise.labels.mixups import refuse_swapped, three_parts, warn_of_ids, warn_of_other_rows
+from bagwise.labels.mixups import three_parts, warn_of_other_rows
 from bagwise.labels.proportions import Proportions
-from bagwise.labels.targets import bag_targets, label_targets
 from bagwise.likelihood.fit_summary import LikelihoodFit
 from bagwise.methods import Method
 from bagwise.networks import Factory, Standardize, make_model
@@ -52,6 +51,7 @@ _PARAMETERS = {
         lambda value: value is None or isinstance(value, np.random.RandomState),
     ),
     "verbose": flag,
+    "joint": flag,
 }
 _SAMPLE = 10_000  # instances that are looked at where not all are in memory
 
@@ -86,6 +86,8 @@ class LLPClassifier(Predictions):
         random_state: random seed. Maximum likelihood draws nothing but the folds in which bags are
             held out, always the same ones unless this is a number.
         verbose: show a progress bar, on a terminal.
+        joint: with several groupings, learn from all counts of a row together, with cc or rc;
+            False learns from the bags of all groupings one by one, with any method.
         **method_options: options of the method, `method__epsilon=0.5` for instance; they are
             parameters like the others, for `clone` and for grid searches too.
 
@@ -119,6 +121,7 @@ class LLPClassifier(Predictions):
         "proportions": True,
         "labels_are": True,
         "row_labels": True,
+        "sample_weight": True,
     }
 
     def __init__(
@@ -143,6 +146,7 @@ class LLPClassifier(Predictions):
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
+        joint: bool = True,
         **method_options: Any,
     ) -> None:
         self.method = method
@@ -165,20 +169,26 @@ class LLPClassifier(Predictions):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.joint = joint
         self._set_method_options(method_options)
 
     def fit(
         self,
         X: Any,
-        y: npt.ArrayLike | None = None,
+        y: Any = None,
         proportions: Proportions | None = None,
         validation: Sequence[Any] | None = None,
         *,
-        bags: npt.ArrayLike | None = None,
-        labels_are: LabelsAre = "auto",
+        bags: Any = None,
+        labels_are: LabelsAre | Any = "auto",
         row_labels: npt.ArrayLike | None = None,
+        sample_weight: npt.ArrayLike | None = None,
     ) -> LLPClassifier:
         """Learn from bags, `fit(X, bags, proportions)`, or from labels, `fit(X, y)`.
+
+        Where the same rows were counted several times, `bags` and `proportions` are lists with an
+        entry for each grouping, `fit(X, [ward, age], [by_ward, by_age])`, or mappings by name.
+        Rows may then be in no bag of a grouping: None, NaN, or -1 where no bag has that id.
 
         Args:
             X: (N, d), dense or sparse, or (N, channels, height, width). Sparse rows are made dense
@@ -198,32 +208,23 @@ class LLPClassifier(Predictions):
                 NaN; see `bagwise.labels.label_spec.LabelsAre`.
             row_labels: (N,) labels of rows that are known, None or NaN for the others. Rows
                 without a bag (None or NaN) need one.
+            sample_weight: (N,) how many identical rows each row stands for, whole numbers; a row
+                of 0 is left out. Counts are then of all these rows. Survey weights are refused.
         """
         check_all(_PARAMETERS, self)
-        refuse_swapped(y)
         warn_of_other_rows(2, X=X, y=y, bags=bags, row_labels=row_labels)
         if bags is not None and proportions is None:
             raise InputError("bags are given without proportions; what is known of them is needed.")
-        rows, ids = self._checked(X, y if bags is None else bags, proportions is not None)
-        if proportions is None:
-            if row_labels is not None:
-                raise InputError(
-                    "row_labels go with bags and proportions, but y are labels here; leave one out."
-                )
-            check_classification_targets(ids)
-            warn_of_ids(ids)
-            targets = label_targets(ids)
-        else:
-            targets = bag_targets(ids, proportions, None, labels_are, row_labels)
-        self._set_classes(targets.classes, from_bags=proportions is not None)
-        data = self._bag_data(rows, targets)
+        rows, ids = self._checked(X, y if bags is None else bags, proportions)
+        given = given_bags(rows, ids, proportions, labels_are, row_labels, sample_weight)
+        self._set_classes(given.classes, from_bags=proportions is not None)
+        data = self._bag_data(given)
         if validation is None and fits_by_likelihood(self, data):
             return self._maximize(data)
         seed = new_seed(self)
         held_out = None
         if validation is not None:
-            X_, bags_, known = three_parts(validation)
-            held_out = self._bag_data(*self._matched(X_, bags_, known, labels_are))
+            held_out = self._bag_data(self._matched(*three_parts(validation), labels_are))
         elif (share := share_held_out(self.validation_fraction, len(data.bags))) != 0:
             data, held_out = split_bags(data, share, seed)
         self._train(data, held_out, seed)
@@ -283,8 +284,7 @@ class LLPClassifier(Predictions):
 
     def _maximize(self, data: BagData) -> LLPClassifier:
         """Fit the linear model by maximum likelihood."""
-        assert isinstance(data.inputs, torch.Tensor)
-        model = self._new_model(data.inputs, plain=True)
+        model = self._new_model(data, plain=True)
         fit, temperature = fit_by_likelihood(model, data, fold_seed(self), self._limits)
         return self._fitted(model.to(self.device), fit.history, None, fit, temperature)
 
@@ -299,8 +299,7 @@ class LLPClassifier(Predictions):
     ) -> LLPClassifier:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            whole = isinstance(data.inputs, torch.Tensor)
-            model = self._new_model(data.inputs if whole else sample(data.inputs, _SAMPLE))
+            model = self._new_model(data)
         options = training_options(self, data.bags, seed, workers)
         with threads_for(options, data.bags):
             result = train(
@@ -341,12 +340,16 @@ class LLPClassifier(Predictions):
         check_files(Path(path))
         return loaded
 
-    def _new_model(self, inputs: torch.Tensor, plain: bool = False) -> nn.Sequential:
-        """An untrained model for these training inputs, preceded by their standardization.
+    def _new_model(self, data: BagData, plain: bool = False) -> nn.Sequential:
+        """An untrained model for these training data, preceded by their standardization.
 
         Steps of one size for all weights need columns without huge values, see `Standardize`;
         maximum likelihood does not, and is `plain`, as `bagwise fit` is.
         """
+        inputs, weights = data.distinct()
+        copies = None if weights is None else torch.tensor(weights)
+        if not isinstance(inputs, torch.Tensor):
+            inputs, copies = sample(data.inputs, _SAMPLE), None
         shape, n_classes = tuple(inputs.shape[1:]), len(self.classes_)
         if isinstance(self.model, nn.Module):
             body = copy.deepcopy(self.model)
@@ -354,4 +357,4 @@ class LLPClassifier(Predictions):
             body = make_model(self.model, shape, n_classes)
         if not self.standardize:
             return nn.Sequential(nn.Identity(), body)
-        return nn.Sequential(Standardize.of(inputs, plain), body)
+        return nn.Sequential(Standardize.of(inputs, plain, copies), body)

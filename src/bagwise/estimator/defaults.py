@@ -48,7 +48,7 @@ def defaults_for(model: object, bags: Bags, batch_instances: int | None = None) 
         return DEFAULTS
     steps = max(bags.n_instances / (batch_instances or DEFAULTS.batch_instances), 1)
     epochs = int(np.clip(math.ceil(LINEAR_STEPS / steps), 10, 500))
-    return replace(DEFAULTS, epochs=epochs, lr=LINEAR_LR, weight_decay=1 / bags.n_instances)
+    return replace(DEFAULTS, epochs=epochs, lr=LINEAR_LR, weight_decay=1 / bags.total)
 
 
 def share_held_out(asked: float | Literal["auto"], n_bags: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 
 from bagwise.data import BagData
 from bagwise.estimator.parameters import new_method, trains_step_by_step
+from bagwise.likelihood import fit_joint
 from bagwise.likelihood.choose_linear import choose_linear
 from bagwise.likelihood.fit_summary import LikelihoodFit
 from bagwise.limits import LIMITS, Limits
@@ -32,7 +34,7 @@ def fits_by_likelihood(classifier: LLPClassifier, data: BagData) -> bool:
         method.is_likelihood
         and method.get_params() in ({}, {"engine": "auto"})
         and not trains_step_by_step(classifier)
-        and isinstance(data.inputs, torch.Tensor)
+        and isinstance(data.distinct()[0], torch.Tensor)
         and len(data) * (math.prod(data.shape) + 1) <= classifier._limits.linear_cells
     )
 
@@ -42,15 +44,26 @@ def fit_by_likelihood(
 ) -> tuple[LikelihoodFit, float]:
     """Fit a linear model, in place; the ridge and the temperature are chosen on held-out bags.
 
+    Of several groupings, they are chosen for the composite likelihood, from whose fit the joint one
+    starts.
+
     Args:
         model: standardization, or nothing in its place, and the linear model.
 
     Returns:
         (what is known of the fit, the temperature that the logits are divided by)
     """
-    inputs = data.inputs
+    inputs, _ = data.distinct()
     assert isinstance(inputs, torch.Tensor)
-    found = choose_linear(model[0](inputs).flatten(1).double().numpy(), data.bags, seed, limits)
+    X, groupings = model[0](inputs).flatten(1).double().numpy(), data.groupings
+    if groupings is None:
+        found = choose_linear(X, data.bags, seed, limits)
+    else:
+        rows, bags = groupings.stacked()
+        found = choose_linear(X[rows], bags, seed, limits, rows)
+        if data.joint:
+            fit = fit_joint(X, groupings, found.fit.ridge, start=found.fit)
+            found = replace(found, fit=fit)
     layer = [layer for layer in model.modules() if isinstance(layer, nn.Linear)][-1]
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(found.fit.weights.T))

@@ -11,11 +11,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from bagwise.bags import FloatArray
+from bagwise.bags import FloatArray, Groupings
 from bagwise.data import BagData
 from bagwise.errors import InputError
+from bagwise.estimator.given_bags import GivenBags, given_bags
 from bagwise.estimator.parameters import MethodOptions
 from bagwise.estimator.rows_as_tensors import Rows, pieces, to_tensor
+from bagwise.labels.grouping_targets import are_groupings, by_name
 from bagwise.labels.label_spec import LabelsAre
 from bagwise.labels.mixups import (
     refuse_ids_as_labels,
@@ -24,7 +26,7 @@ from bagwise.labels.mixups import (
     warn_of_other_rows,
 )
 from bagwise.labels.proportions import Proportions
-from bagwise.labels.targets import BagTargets, bag_targets, ids_or_none, label_targets
+from bagwise.labels.targets import ids_or_none
 from bagwise.limits import LIMITS, Limits
 from bagwise.networks import Standardize
 from bagwise.posterior import bag_posterior, log_likelihoods, most_probable_labeling
@@ -46,6 +48,7 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
 
     standardize: bool
     device: str
+    joint: bool
     model_: nn.Module
     classes_: npt.NDArray[Any]
     shape_in_: tuple[int, ...]
@@ -82,39 +85,49 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
     def bag_score(
         self,
         X: Any,
-        bags: npt.ArrayLike,
+        bags: Any,
         proportions: Proportions | None = None,
-        labels_are: LabelsAre = "auto",
+        labels_are: LabelsAre | Any = "auto",
     ) -> float:
-        """Mean log P(S|X) / K per instance of these bags: the higher, the better."""
+        """Mean log P(S|X) / K per instance of these bags: the higher, the better.
+
+        Of several groupings, that of the bags of all of them.
+        """
         check_is_fitted(self)
-        rows, targets = self._matched(X, bags, proportions, labels_are)
-        logits = self._logits(rows)[torch.from_numpy(targets.order)]
-        return float(log_likelihoods(logits.numpy(), targets.bags).sum()) / len(logits)
+        given = self._matched(X, bags, proportions, labels_are)
+        order, known = given.order, given.bags
+        if isinstance(known, Groupings):
+            order, known = known.stacked()
+        logits = self._logits(given.rows)[torch.from_numpy(order)]
+        return float(log_likelihoods(logits.numpy(), known).sum()) / len(logits)
 
     def label_bags(
         self,
         X: Any,
-        bags: npt.ArrayLike,
+        bags: Any,
         proportions: Proportions,
-        labels_are: LabelsAre = "auto",
+        labels_are: LabelsAre | Any = "auto",
     ) -> tuple[FloatArray, npt.NDArray[Any]]:
         """Label the instances of bags whose counts are known, these counts taken into account.
 
         Returns:
             ((N, C) the probability of each class given the bag's counts, (N,) the most probable
             labels that have exactly those counts, or given what is known of counts that are not
-            exact), in the order of the rows given.
+            exact), in the order of the rows given. With several groupings, probabilities are given
+            the counts of all of them, and labels are those that are most probable row by row.
         """
         check_is_fitted(self)
-        rows, targets = self._matched(X, bags, proportions, labels_are)
-        log_probs = self._log_probs(rows, targets)
+        given = self._matched(X, bags, proportions, labels_are)
+        log_probs = self._logits(given.rows).double().log_softmax(-1)
+        if isinstance(given.bags, Groupings):
+            found = bag_posterior(log_probs.numpy(), given.bags, joint=self.joint).weights
+            return found, self.classes_[found.argmax(axis=1)]
+        order = given.order
+        log_probs = log_probs[torch.from_numpy(order)]
         posterior = np.empty(log_probs.shape)
-        posterior[targets.order] = bag_posterior(log_probs, targets.bags).weights.numpy()
+        posterior[order] = bag_posterior(log_probs, given.bags).weights.numpy()
         labels = np.empty(len(log_probs), dtype=self.classes_.dtype)
-        labels[targets.order] = self.classes_[
-            most_probable_labeling(log_probs, targets.bags).numpy()
-        ]
+        labels[order] = self.classes_[most_probable_labeling(log_probs, given.bags).numpy()]
         return posterior, labels
 
     @property
@@ -151,11 +164,17 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         return W.numpy(), b.numpy()
 
     def _checked(
-        self, X: Any, bags: npt.ArrayLike | None, may_lack: bool, fitting: bool = True
-    ) -> tuple[Rows, npt.NDArray[Any]]:
-        """X as validated rows and one id for each of them, None where it may lack one and does."""
-        given = ids_or_none(bags) if may_lack else bags
-        rows, ids = validate_data(self, X, given, reset=fitting, **_ROWS)
+        self, X: Any, bags: Any, proportions: Any, fitting: bool = True
+    ) -> tuple[Rows, Any]:
+        """X as validated rows, and one id for each of them, None where a row may lack one and does;
+        of several groupings, their ids by name.
+        """
+        if are_groupings(bags, proportions):
+            rows, ids = validate_data(self, X, reset=fitting, **_ROWS), by_name(bags)
+        else:
+            refuse_swapped(bags)
+            given = bags if proportions is None else ids_or_none(bags)
+            rows, ids = validate_data(self, X, given, reset=fitting, **_ROWS)
         if fitting:
             self.shape_in_ = tuple(rows.shape[1:])
         self._check_shape(rows)
@@ -177,33 +196,25 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         return np.dtype(rows.dtype) if self.standardize else np.dtype(np.float32)
 
     def _matched(
-        self,
-        X: Any,
-        bags: npt.ArrayLike,
-        proportions: Proportions | None,
-        labels_are: LabelsAre = "auto",
-    ) -> tuple[Rows, BagTargets]:
+        self, X: Any, bags: Any, proportions: Any, labels_are: LabelsAre | Any = "auto"
+    ) -> GivenBags:
         """Rows and bags of the classes that the model knows."""
-        refuse_swapped(bags)
         warn_of_other_rows(3, X=X, bags=bags)
-        rows, ids = self._checked(X, bags, proportions is not None, fitting=False)
-        if proportions is not None:
-            return rows, bag_targets(ids, proportions, self.classes_, labels_are)
-        refuse_unknown_labels(ids, self.classes_)
-        return rows, label_targets(ids, self.classes_)
+        rows, ids = self._checked(X, bags, proportions, fitting=False)
+        if proportions is None:
+            refuse_unknown_labels(ids, self.classes_)
+        return given_bags(rows, ids, proportions, labels_are, classes=self.classes_)
 
-    def _bag_data(self, rows: Rows, targets: BagTargets) -> BagData:
-        inputs = to_tensor(rows, self._precision(rows), self._limits)
-        return BagData(inputs[torch.from_numpy(targets.order)], targets.bags)
+    def _bag_data(self, given: GivenBags) -> BagData:
+        inputs = to_tensor(given.rows, self._precision(given.rows), self._limits)
+        if isinstance(given.bags, Groupings):
+            joint = self.joint and len(given.bags) > 1
+            return BagData.of_groupings(inputs, given.bags, joint=joint)
+        return BagData(inputs[torch.from_numpy(given.order)], given.bags)
 
     def _logits(self, rows: Rows) -> torch.Tensor:
         parts = pieces(rows, self._precision(rows), self._limits)
         return torch.cat([predict_logits(self.model_, part, self.device) for part in parts])
-
-    def _log_probs(self, rows: Rows, targets: BagTargets) -> torch.Tensor:
-        """(N, C) in the order of the targets."""
-        logits = self._logits(rows)[torch.from_numpy(targets.order)]
-        return logits.double().log_softmax(-1)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

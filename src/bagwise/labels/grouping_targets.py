@@ -70,7 +70,7 @@ def grouping_targets(
 
     Args:
         bags: (N,) bag ids for each grouping, in a list or by name; None or NaN for rows that are in
-            no bag of it.
+            no bag of it, or -1 where no bag has that id.
         proportions: what is known of the bags of each grouping, in a list or by name; see
             `bagwise.labels.targets.bag_targets`.
         classes: the classes to expect, where a model already knows them.
@@ -88,6 +88,7 @@ def grouping_targets(
     """
     ids = {name: np.asarray(given) for name, given in by_name(bags).items()}
     known = _matching(proportions, ids, "proportions")
+    ids = {name: _none_for_minus_one(given, known[name]) for name, given in ids.items()}
     kinds = dict.fromkeys(ids, labels_are)
     if isinstance(labels_are, Mapping | list | tuple):
         kinds = _matching(labels_are, ids, "labels_are")
@@ -121,6 +122,18 @@ def grouping_targets(
         single = Bags.from_labels(codes[alone], ones, n_classes=len(every), weights=own_weights)
         parts["labels"] = (number, single)
     return Groupings(parts), every
+
+
+def _none_for_minus_one(ids: npt.NDArray[Any], proportions: Any) -> npt.NDArray[Any]:
+    """Bag ids with None for -1, unless that is a bag that something is known of."""
+    if ids.dtype.kind != "i" or (ids != -1).all():
+        return ids
+    known = proportions.index if hasattr(proportions, "iloc") else proportions
+    if (isinstance(known, Mapping) or known is not proportions) and -1 in known:
+        return ids
+    found = ids.astype(object)
+    found[ids == -1] = None
+    return found
 
 
 def _read(

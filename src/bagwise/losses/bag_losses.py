@@ -66,7 +66,7 @@ def rc_loss(
     check_logits(logits, bags)
     check_stored(stored_log_probs, bags)
     weights = bag_posterior(stored_log_probs.detach(), bags, engine, **options).weights
-    return _against(weights, logits, bags, reduction)
+    return cross_entropy_of_bags(weights, logits, bags, reduction)
 
 
 def cc_loss(
@@ -277,13 +277,13 @@ def pll_loss(
     possible = others_impossible(stored_log_probs.detach(), bags)
     weights = possible.masked_fill(absent, -math.inf).softmax(-1)
     refuse_nan_rows(weights, stored_log_probs)
-    return _against(weights, logits, bags, reduction)
+    return cross_entropy_of_bags(weights, logits, bags, reduction)
 
 
-def _against(
-    weights: torch.Tensor, logits: torch.Tensor, bags: Bags, reduction: Reduction
+def cross_entropy_of_bags(
+    weights: torch.Tensor, logits: torch.Tensor, bags: Bags, reduction: Reduction = "mean"
 ) -> torch.Tensor:
-    """Cross-entropy against weights, of each bag where nothing is to be reduced."""
+    """Cross-entropy against weights (N, C), of each bag where nothing is to be reduced."""
     check_same_shape(logits, weights, "weights")
     weights = weighted(weights, tensors_of(bags).weights)
     if reduction == "mean":

@@ -18,6 +18,7 @@ from bagwise.checks import Check, Rule, any_number, flag, text
 from bagwise.data import BagData
 from bagwise.data.inputs import full
 from bagwise.errors import BagwiseError, InputError, InputTypeError
+from bagwise.methods.messages import BatchMessages
 from bagwise.registry import Registry
 
 
@@ -30,6 +31,10 @@ class Batch:
         bags: the bags these rows make up, or None where a method batches single instances.
         labels: (n,) on the model's device, -1 where a label is not known; None where none is. The
             training loop puts them here, whatever yields the batch.
+        copies: (n,) on the model's device, how many identical instances each row stands for; None
+            if each stands for itself. The training loop puts them here, too.
+        messages: what other groupings say of the rows, where several are learned from jointly; from
+            the training loop, for methods with `joins_groupings`.
         part_of: the bag of which these rows are a part, where it is too large for a batch. The
             training loop then puts into `bags` what is known of them.
         second_logits: (n, C) of a second view of the instances, where the method asks for one.
@@ -39,9 +44,18 @@ class Batch:
     rows: torch.Tensor
     bags: Bags | None
     labels: torch.Tensor | None = None
+    copies: torch.Tensor | None = None
+    messages: BatchMessages | None = None
     part_of: int | None = None
     second_logits: torch.Tensor | None = None
     teacher_logits: torch.Tensor | None = None
+
+    @property
+    def n_instances(self) -> int:
+        """Instances that the rows stand for."""
+        if self.copies is None:
+            return len(self.rows)
+        return int(self.copies.sum()) if self.bags is None else self.bags.total
 
 
 class Method(ABC):
@@ -70,6 +84,8 @@ class Method(ABC):
         needs_teacher: whether batches should have the logits of the averaged model.
         needs_whole_bags: whether it cannot learn from parts of a bag that is larger than a batch.
         least_bags: how many bags a batch needs for it at least.
+        joins_groupings: whether it can learn from several groupings jointly, with the messages of a
+            batch.
     """
 
     name: ClassVar[str] = ""
@@ -82,6 +98,7 @@ class Method(ABC):
     needs_teacher: bool = False
     needs_whole_bags: ClassVar[bool] = False
     least_bags: ClassVar[int] = 1
+    joins_groupings: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.kept: dict[str, torch.Tensor] = {}
@@ -130,20 +147,30 @@ class Method(ABC):
         """Batches of an epoch: whole bags in random order, up to `instances` instances each.
 
         But at least `bags` bags, up to `most` instances: see `Bags.batches`. A larger bag comes in
-        random parts, each a batch of its own, among the others.
+        random parts, each a batch of its own, among the others. Where groupings are learned from
+        jointly, the bags of a batch are of one of them, so that it has no row twice.
         """
         order = torch.randperm(len(data.bags), generator=generator)
         large = np.flatnonzero(data.bags.sizes > room_of(instances, bags, most))
-        if not len(large):
+        if not len(large) and data.shared is None:
             for index in data.bags.batches(instances, order, bags, most):
                 yield Batch(torch.from_numpy(data.bags.rows(index)), data.bags.select(index))
             return
         small = order[~torch.isin(order, torch.from_numpy(large))]
-        whole = list(data.bags.batches(instances, small, bags, most)) if len(small) else []
+        alike = [small]
+        if data.shared is not None:
+            grouping = data.shared.grouping[torch.tensor(data.bags.offsets[:-1])][small]
+            alike = [small[grouping == g] for g in range(data.shared.n_groupings)]
+        whole = [
+            index
+            for some in alike
+            if len(some)
+            for index in data.bags.batches(instances, some, bags, most)
+        ]
         sizes = data.bags.sizes[large]
         n_parts = -(-sizes // room_of(instances, bags, most))
         ends = np.cumsum(sizes)
-        shuffled = full(data.inputs, (int(ends[-1]),), 0, torch.int64)
+        shuffled = full(data.inputs, (int(sizes.sum()),), 0, torch.int64)
         for end, size in zip(ends.tolist(), sizes.tolist(), strict=True):
             shuffled[end - size : end] = torch.randperm(size, generator=generator)
         which = np.repeat(np.arange(len(large)), n_parts)

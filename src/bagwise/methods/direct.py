@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
+from bagwise.autograd.bag_tensors import weighted
+from bagwise.autograd.logits import check_logits, log_probs
 from bagwise.data import BagData
 from bagwise.errors import InputError
 from bagwise.losses import cc_loss, dllp_loss, pvc_loss
@@ -23,7 +25,7 @@ class CC(Method):
     """
 
     title, color, line, proposed = "CC", "#b5179e", "-", True
-    is_likelihood = True
+    is_likelihood = joins_groupings = True
 
     def __init__(self, engine: str = "auto", **options: Any) -> None:
         super().__init__()
@@ -32,16 +34,24 @@ class CC(Method):
         self.options = options
 
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """`cc_loss`."""
+        """`cc_loss`; of groupings that are joined, the batch's share of it."""
         assert batch.bags is not None
-        return cc_loss(logits, batch.bags, self.engine, **self.options)
+        if batch.messages is None:
+            return cc_loss(logits, batch.bags, self.engine, **self.options)
+        check_logits(logits, batch.bags)
+        log_p = log_probs(logits)
+        found = batch.messages.posterior(log_p, batch.bags, self.engine, self.options)
+        # Messages that have settled do not change the likelihood, and its gradient is this one's.
+        loss = batch.messages.cross_entropy(logits, found.weights, batch.bags)
+        value = -found.log_likelihood / float(batch.messages.shares(batch.bags).sum())
+        return value + (loss - loss.detach())
 
 
 class CCApprox(CC):
     """CC with the paper's multinomial approximation of the likelihood."""
 
     title, color, line = "CC_Approx", "#e58bd5", "--"
-    is_likelihood = False
+    is_likelihood = joins_groupings = False
 
     def __init__(self) -> None:
         super().__init__(engine="multinomial")
@@ -86,5 +96,7 @@ class Supervised(Method):
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Cross-entropy of the instances whose label is known."""
         assert batch.labels is not None
-        total = cross_entropy(logits, batch.labels, ignore_index=-1, reduction="sum")
-        return total / (batch.labels >= 0).sum().clamp(min=1)
+        known = batch.labels >= 0
+        of_rows = cross_entropy(logits, batch.labels, ignore_index=-1, reduction="none")
+        total = weighted(of_rows, batch.copies).sum()
+        return total / weighted(known.to(total), batch.copies).sum().clamp(min=1)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
+from bagwise.autograd.bag_tensors import weighted
 from bagwise.bags import Bags
 from bagwise.data import BagData
 from bagwise.errors import InputError
@@ -83,7 +84,7 @@ class LLPFC(Method):
         C = self._bags.n_classes
         self._transitions = transition_matrices(gamma.reshape(-1, C, C)).to(self._device)
         # Of the instances of each bag; their mean over all instances of groups is 1.
-        sizes = torch.tensor(self._bags.sizes).double()
+        sizes = torch.tensor(self._bags.totals).double()
         self._weights = (sizes[grouped].mean() / sizes).float()
 
     def batches(
@@ -103,10 +104,12 @@ class LLPFC(Method):
     def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
         """`llpfc_loss`."""
         bag = self._bag_of_row[batch.rows]
-        return llpfc_loss(
+        total = llpfc_loss(
             logits,
             self.kept["label"][bag].to(logits.device),
             self._transitions,
             self.kept["group"][bag].to(logits.device),
-            weights=self._weights[bag].to(logits.device),
+            weights=weighted(self._weights[bag].to(logits.device), batch.copies),
+            reduction="sum",
         )
+        return total / batch.n_instances

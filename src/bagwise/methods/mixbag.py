@@ -46,8 +46,9 @@ class Mixtures:
         >>> mixtures.expected.sum(1), mixtures.deviation.max()
         (tensor([1., 1.], dtype=torch.float64), tensor(0., dtype=torch.float64))
         """
-        sizes, shares = torch.tensor(bags.sizes), torch.tensor(bags.proportions)
-        bag_of_row = torch.tensor(bags.bag_of_row)
+        sizes, shares = torch.tensor(bags.totals), torch.tensor(bags.proportions)
+        row_of = torch.arange(bags.n_instances).repeat_interleave(torch.tensor(bags.copies))
+        bag_of_row = torch.tensor(bags.bag_of_row)[row_of]  # rows as often as their weights say
         partners = torch.randperm(len(bags), generator=generator)
         other = torch.empty_like(partners)
         other[partners] = partners.roll(1)
@@ -59,7 +60,7 @@ class Mixtures:
             K = sizes[source]
             m = (share * K).round().long().clamp(min=1)
             taken, of_bag = _sample(bag_of_row, sizes, m[source.argsort()], generator)
-            rows.append(taken)
+            rows.append(row_of[taken])
             mixture.append(source.argsort()[of_bag])
             q, m, K = shares[source], m[:, None], K[:, None]
             total += m[:, 0]

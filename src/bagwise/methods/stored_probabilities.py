@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch.nn.functional import log_softmax
 
+from bagwise.autograd.bag_tensors import weighted
 from bagwise.autograd.logits import check_logits
-from bagwise.bags import Bags
 from bagwise.checks import check_all
 from bagwise.data import BagData
 from bagwise.data.inputs import full
-from bagwise.losses import ot_loss, pll_loss, weighted_cross_entropy
+from bagwise.losses import ot_loss, pll_loss
+from bagwise.losses.bag_losses import cross_entropy_of_bags
 from bagwise.methods.base import Batch, Method
 from bagwise.posterior import bag_posterior, check_engine
 from bagwise.posterior.transport import TRANSPORT_OPTIONS
@@ -43,12 +44,12 @@ class StoredProbabilities(Method):
         check_logits(logits, batch.bags)
         rows = batch.rows.to(logits.device)
         stored = self.kept["log_probs"][rows]
-        value = self.loss_given(logits, batch.bags, stored)
+        value = self.loss_given(logits, batch, stored)
         self.kept["log_probs"][rows] = log_softmax(logits.detach().float(), -1)
         return value
 
     @abstractmethod
-    def loss_given(self, logits: torch.Tensor, bags: Bags, stored: torch.Tensor) -> torch.Tensor:
+    def loss_given(self, logits: torch.Tensor, batch: Batch, stored: torch.Tensor) -> torch.Tensor:
         """The loss of a batch, given the stored log-probabilities (n, C) of its instances."""
 
 
@@ -64,6 +65,7 @@ class RC(StoredProbabilities):
     """
 
     title, color, line, proposed = "RC", "#0b5fa5", "-", True
+    joins_groupings = True
 
     def __init__(self, engine: str = "auto", record_gap: bool = False, **options: Any) -> None:
         super().__init__()
@@ -73,14 +75,22 @@ class RC(StoredProbabilities):
         self.options = options
         self._gap = [0.0, 0]
 
-    def loss_given(self, logits: torch.Tensor, bags: Bags, stored: torch.Tensor) -> torch.Tensor:
+    def loss_given(self, logits: torch.Tensor, batch: Batch, stored: torch.Tensor) -> torch.Tensor:
         """`rc_loss`, its weights compared with the multinomial ones if asked to."""
-        weights = bag_posterior(stored, bags, self.engine, **self.options).weights
+        bags, messages = batch.bags, batch.messages
+        assert bags is not None
+        if messages is None:
+            weights = bag_posterior(stored, bags, self.engine, **self.options).weights
+        else:
+            weights = messages.posterior(stored, bags, self.engine, self.options).weights
         if self.record_gap:
             approximate = bag_posterior(stored, bags, "multinomial").weights
-            self._gap[0] += (weights - approximate).abs().sum().item()
-            self._gap[1] += len(weights)
-        return weighted_cross_entropy(logits, weights)
+            distance = (weights - approximate).abs().sum(-1)
+            self._gap[0] += weighted(distance, batch.copies).sum().item()
+            self._gap[1] += batch.n_instances
+        if messages is None:
+            return cross_entropy_of_bags(weights, logits, bags)
+        return messages.cross_entropy(logits, weights, bags)
 
     def epoch_metrics(self) -> dict[str, float]:
         """The epoch's distance of weights, if recorded."""
@@ -95,6 +105,7 @@ class RCApprox(RC):
     """RC with the paper's multinomial approximation of the posterior."""
 
     title, color, line = "RC_Approx", "#5aa9e6", "--"
+    joins_groupings = False
 
     def __init__(self) -> None:
         super().__init__(engine="multinomial")
@@ -116,9 +127,10 @@ class OT(StoredProbabilities):
         self.iterations = iterations
         check_all(TRANSPORT_OPTIONS, self)
 
-    def loss_given(self, logits: torch.Tensor, bags: Bags, stored: torch.Tensor) -> torch.Tensor:
+    def loss_given(self, logits: torch.Tensor, batch: Batch, stored: torch.Tensor) -> torch.Tensor:
         """`ot_loss`."""
-        return ot_loss(logits, bags, stored, self.epsilon, self.iterations)
+        assert batch.bags is not None
+        return ot_loss(logits, batch.bags, stored, self.epsilon, self.iterations)
 
 
 class PLL(StoredProbabilities):
@@ -126,6 +138,7 @@ class PLL(StoredProbabilities):
 
     title, color, line = "PLL", "#8d99ae", ":"
 
-    def loss_given(self, logits: torch.Tensor, bags: Bags, stored: torch.Tensor) -> torch.Tensor:
+    def loss_given(self, logits: torch.Tensor, batch: Batch, stored: torch.Tensor) -> torch.Tensor:
         """`pll_loss`."""
-        return pll_loss(logits, bags, stored)
+        assert batch.bags is not None
+        return pll_loss(logits, batch.bags, stored)

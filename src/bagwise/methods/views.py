@@ -6,6 +6,7 @@ import torch
 from torch.nn.functional import log_softmax, one_hot
 
 from bagwise.augmentations import AUGMENTATIONS, ImageViews
+from bagwise.autograd.bag_tensors import tensors_of, weighted
 from bagwise.autograd.logits import check_logits
 from bagwise.bags import Bags
 from bagwise.checks import check_all, flag, number, one_of, whole
@@ -109,7 +110,7 @@ class TwoViews(Method):
             value = dllp_loss(logits, batch.bags)
         else:
             post = bag_posterior(log_probs, batch.bags, self.engine)
-            value = -post.log_likelihood.sum() / len(logits)
+            value = -post.log_likelihood.sum() / batch.bags.total
         if batch.second_logits is None:
             return value
         taught = log_probs.detach()
@@ -121,16 +122,19 @@ class TwoViews(Method):
             post = post or bag_posterior(taught, batch.bags, self.engine)
             sure = post.weights
         weights = self._labels(taught, sure, batch.bags)
-        second = view_loss(batch.second_logits, weights, sure, threshold=self.threshold)
+        second = view_loss(
+            batch.second_logits, weights, sure, threshold=self.threshold, reduction="none"
+        )
+        second = weighted(second, tensors_of(batch.bags).weights).sum() / batch.bags.total
         return value + self._factor * second
 
     def _labels(self, log_probs: torch.Tensor, sure: torch.Tensor, bags: Bags) -> torch.Tensor:
         """(n, C) what the strong view learns."""
         if self.target == "posterior":
             return sure
-        labels = (
-            most_probable_labeling(log_probs, bags)
-            if self.target == "labeling"
-            else sure.argmax(-1)
-        )
+        if self.target != "labeling":
+            return one_hot(sure.argmax(-1), sure.shape[-1]).to(sure)
+        labels = most_probable_labeling(log_probs, bags)
+        if labels.dim() == 2:  # how many of a row's instances have each label
+            return labels.to(sure) / labels.sum(-1, keepdim=True)
         return one_hot(labels, sure.shape[-1]).to(sure)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from bagwise.autograd.bag_tensors import weighted
 from bagwise.bags import Bags
 from bagwise.data import Inputs
 from bagwise.data.inputs import full
@@ -18,9 +19,14 @@ _LEAST = 1e-9
 
 @dataclass
 class _Large:
-    """A large bag: its rows, where they are kept, and in an epoch the sums of what is kept."""
+    """A large bag: its rows, where they are kept, and in an epoch the sums of what is kept.
+
+    Sums are over instances: a row counts as often as its weight says.
+    """
 
     n: int
+    total: int
+    offset: int
     begin: int
     place: int
     sum: torch.Tensor | None = None
@@ -56,8 +62,15 @@ class Parts:
         large = np.flatnonzero(bags.sizes > room)
         begins = np.concatenate([[0], np.cumsum(bags.sizes[large])])
         self._bags = bags
+        self._copies = None if bags.weights is None else torch.tensor(bags.weights)
         self._large = {
-            int(bag): _Large(int(bags.sizes[bag]), int(begins[place]), place)
+            int(bag): _Large(
+                n=int(bags.sizes[bag]),
+                total=int(bags.totals[bag]),
+                offset=int(bags.offsets[bag]),
+                begin=int(begins[place]),
+                place=place,
+            )
             for place, bag in enumerate(large)
         }
         self._kept = kept
@@ -80,9 +93,9 @@ class Parts:
         if batch.part_of is None:
             return batch
         large = self._large[batch.part_of]
-        rows = batch.rows - int(self._bags.offsets[batch.part_of])
+        rows = batch.rows - large.offset
         now = logits.detach().float().softmax(-1).cpu()
-        rest = self._rest(large, rows + large.begin, now)
+        rest = self._rest(large, rows, now)
         whole = self._bags.select([batch.part_of])
         return replace(batch, bags=whole.part(rows.numpy(), rest.numpy()))
 
@@ -90,26 +103,32 @@ class Parts:
         """(C,) in proportion to the mean probabilities of the bag's other rows; keeps those of
         these.
         """
-        n, probs, seen_at = large.n, self._kept["part_probs"], self._kept["part_seen_at"]
-        step = int(self._kept["part_steps"])
+        whole = slice(large.begin, large.begin + large.n)
+        probs, seen_at = self._kept["part_probs"][whole], self._kept["part_seen_at"][whole]
+        step, copies = int(self._kept["part_steps"]), None
+        if self._copies is not None:
+            copies = self._copies[large.offset : large.offset + large.n]
         if large.sum is None:
-            whole = slice(large.begin, large.begin + n)
-            large.sum = probs[whole].double().sum(0)
-            large.seen_at = int(seen_at[whole].sum())
-            large.unseen = int((probs[whole, 0] < 0).sum())
-        shares = self._kept["part_shares"][large.place]
-        rate = max(len(rows) / n, _MEMORY)
-        mean = now.mean(0)
+            large.sum = weighted(probs.double(), copies).sum(0)
+            large.seen_at = int(weighted(seen_at, copies).sum())
+            large.unseen = int((probs[:, 0] < 0).sum())
+        copies = None if copies is None else copies[rows]
+        shares, n = self._kept["part_shares"][large.place], large.total
+        n_part = len(rows) if copies is None else int(copies.sum())
+        rate = max(n_part / n, _MEMORY)
+        sum_now = weighted(now.double(), copies).sum(0)
+        mean = (sum_now / n_part).float()
         shares.copy_(mean if shares[0] < 0 else (1 - rate) * shares + rate * mean)
         first = large.unseen > 0
-        change, since = (now - probs[rows]).double(), step - seen_at[rows]
+        change = weighted((now - probs[rows]).double(), copies).sum(0)
+        since = int(weighted(step - seen_at[rows], copies).sum())
         large.unseen -= int((probs[rows, 0] < 0).sum())
         probs[rows] = now
         seen_at[rows] = step
-        large.sum += change.sum(0)
-        large.seen_at += int(since.sum())
+        large.sum += change
+        large.seen_at += since
         total = n * shares.double()
         if not first:
-            age = (n * step - large.seen_at) / float(since.double().mean())
-            total = large.sum + age * change.mean(0)
-        return (total - now.double().sum(0)).clamp(min=_LEAST * n)
+            age = (n * step - large.seen_at) / since
+            total = large.sum + age * change
+        return (total - sum_now).clamp(min=_LEAST * n)

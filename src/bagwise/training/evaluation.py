@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import nn
 
+from bagwise.autograd.bag_tensors import tensors_of, weighted
 from bagwise.data import BagData, Inputs
 from bagwise.data.inputs import feed, on_device
 from bagwise.posterior import log_likelihoods
@@ -56,8 +57,9 @@ def totals(
         return torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
     found = [-log_likelihoods(logits.numpy(), data.bags).sum(), 0, 0, 0]
     if data.labels is not None:
-        found[1] = int((logits.argmax(-1) == data.labels).sum())
-        found[2] = int((data.labels >= 0).sum())
+        weights = tensors_of(data.bags).weights
+        found[1] = int(weighted((logits.argmax(-1) == data.labels).long(), weights).sum())
+        found[2] = int(weighted((data.labels >= 0).long(), weights).sum())
     return torch.tensor(found, dtype=torch.float64)
 
 
@@ -75,4 +77,6 @@ def measures(totals: torch.Tensor, data: BagData) -> dict[str, float]:
     if broken:  # a diverged model is worse than any other
         return {"bag_loss": float("inf")} | ({} if data.labels is None else {"accuracy": 0.0})
     accuracy = right / known if known else float("nan")
-    return {"bag_loss": loss / len(data)} | ({} if data.labels is None else {"accuracy": accuracy})
+    return {"bag_loss": loss / data.bags.total} | (
+        {} if data.labels is None else {"accuracy": accuracy}
+    )

@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from bagwise.augmentations import Augment, find_augmentation
 from bagwise.bags.arrays import IntArray
 from bagwise.data import BagData, Inputs
-from bagwise.data.inputs import feed, on_device
+from bagwise.data.inputs import feed, kept_on, on_device
 from bagwise.errors import InputError
 from bagwise.limits import LIMITS, Limits
 from bagwise.methods import Batch, Method, make_method
@@ -25,6 +25,7 @@ from bagwise.methods.base import room_of
 from bagwise.progress import TrainingProgress
 from bagwise.training.averaging import averaged
 from bagwise.training.bag_parts import Parts
+from bagwise.training.batch_knowledge import Known
 from bagwise.training.best import best_row
 from bagwise.training.callbacks import Callback
 from bagwise.training.distributed import workers_of
@@ -34,6 +35,7 @@ from bagwise.training.optimizers import Schedule, new_optimizer, state_layout
 from bagwise.training.randomness import seeded
 from bagwise.training.requirements import (
     check_arguments,
+    check_groupings,
     check_logits,
     check_room,
     check_views,
@@ -118,6 +120,8 @@ def train(
     check_arguments(model, data, options, validation, test, device, callbacks)
     options = options or TrainingOptions()
     method = make_method(method)
+    check_groupings(method, data)
+    data = data.joined()
     device = torch.device(device)
     if validation is None:
         options = replace(options, select="last")
@@ -135,15 +139,13 @@ def train(
     group.require_same(_outline(method, options, data, validation, test))
     model.to(device)
     group.make_alike(model)
-    inputs = data.inputs
-    if isinstance(inputs, torch.Tensor):
-        inputs = on_device(inputs, device)
+    inputs = kept_on(data.inputs, device)
     bags = max(_bags_in_a_batch(model, data.bags.sizes, options), method.least_bags)
     most = instances_that_fit(model, inputs, device, limits.step_bytes) if bags > 1 else None
     method.begin(data, device)
     room = room_of(options.batch_instances, bags, most)
     check_room(method, data.bags.sizes, room, options.batch_instances)
-    parts_of_bags = Parts(data.bags, room, method.kept, inputs)
+    known = Known(data, Parts(data.bags, room, method.kept, inputs), method.kept, device)
     with seeded(options.seed, device):
         parts = {
             name: part for name, part in (("val", validation), ("test", test)) if part is not None
@@ -182,7 +184,7 @@ def train(
         with TrainingProgress(method.name, options.epochs, state.history, show) as bar:
             while not _finished(state, options):
                 started = time.perf_counter()
-                row = _epoch(state, data, inputs, options, schedule, bags, most, parts_of_bags, bar)
+                row = _epoch(state, data, inputs, options, schedule, bags, most, known, bar)
                 group.make_alike(model, state.average)
                 refuse_broken(kept, f"the last steps of epoch {row['epoch']}")
                 for name, part in parts.items():
@@ -237,7 +239,7 @@ def _epoch(
     schedule: Schedule,
     bags: int,
     most: int | None,
-    parts: Parts,
+    known: Known,
     bar: TrainingProgress,
 ) -> Row:
     """One pass over the training bags."""
@@ -245,7 +247,7 @@ def _epoch(
     model, method = state.model, state.method
     state.group.begin_epoch(options.seed, epoch)
     method.begin_epoch(epoch, state.generator)
-    parts.begin_epoch()
+    known.begin_epoch()
     tally = Tally(epoch, state.device)
     augment = find_augmentation(options.augment)
     batches, ahead = itertools.tee(
@@ -256,20 +258,19 @@ def _epoch(
     wanted = (batch.rows if viewed else state.group.share(batch.rows) for batch in ahead)
     fed = feed(inputs, wanted, options.workers, state.generator)
     for batch, found in zip(batches, fed, strict=True):
-        schedule.before_step((epoch - 1 + tally.seen / len(data)) / options.epochs)
-        if data.labels is not None:
-            batch = replace(batch, labels=data.labels[batch.rows].to(state.device))
+        schedule.before_step((epoch - 1 + tally.seen / data.bags.total) / options.epochs)
+        batch = known.of_rows(batch)
         views = [on_device(found, state.device)]
         if viewed:
             views = [state.group.share(view) for view in _views(state, views[0], augment)]
         model.train(len(batch.rows) > 1)  # batch normalization has no statistics of one row
         logits, batch = _forward(state, views, batch)
-        loss = _step(state, logits, batch, parts, options.clip, tally)
+        loss = _step(state, logits, batch, known, options.clip, tally)
         if state.average is not None:
             state.average.update_parameters(model)
         state.steps += 1
         tally.add(loss, logits.detach(), batch)
-        bar.step(tally.seen / len(data))
+        bar.step(tally.seen / data.bags.total)
     row: Row = {"epoch": epoch, **tally.means(), "lr": schedule.rate}
     if data.labels is not None:
         row["train_accuracy"] = tally.accuracy()
@@ -319,13 +320,13 @@ def _step(
     state: RunState,
     logits: torch.Tensor,
     batch: Batch,
-    parts: Parts,
+    known: Known,
     clip: float | None,
     tally: Tally,
 ) -> torch.Tensor:
     """One step of the optimizer; returns the loss before it."""
     loss = tally.watched(
-        logits, lambda: checked_loss(state.method, logits, parts.completed(batch, logits))
+        logits, lambda: checked_loss(state.method, logits, known.of_bags(batch, logits))
     )
     state.optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]

@@ -11,8 +11,8 @@ from torch import nn
 
 from bagwise.bags.arrays import IntArray
 from bagwise.data import BagData
-from bagwise.errors import InputError, InputTypeError
-from bagwise.methods import Batch, Method
+from bagwise.errors import InputError, InputTypeError, Option
+from bagwise.methods import METHODS, Batch, Method
 from bagwise.training.devices import DEVICE
 from bagwise.training_options import TrainingOptions
 
@@ -55,6 +55,18 @@ def check_arguments(
                 f"the bags of {name} have {part.bags.n_classes} classes, those of data "
                 f"{data.bags.n_classes}; give all of them the same."
             )
+
+
+def check_groupings(method: Method, data: BagData) -> None:
+    """Not every method can learn from several groupings jointly."""
+    if data.joint and not method.joins_groupings:
+        joining = ", ".join(name for name, cls in METHODS.items() if cls.joins_groupings)
+        raise InputError(
+            f"method {method.name or type(method).__name__!r} cannot learn from several groupings "
+            f"jointly; {joining} can. Choose one of them, or say ",
+            Option("joint", False),
+            ".",
+        )
 
 
 def check_room(method: Method, sizes: IntArray, room: int, instances: int) -> None:

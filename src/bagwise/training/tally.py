@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from bagwise.autograd.bag_tensors import weighted
 from bagwise.errors import BagwiseError
 from bagwise.methods import Batch
 
@@ -53,14 +54,15 @@ class Tally:
 
     def add(self, loss: torch.Tensor, logits: torch.Tensor, batch: Batch) -> None:
         """A step is done."""
-        self.seen += len(batch.rows)
-        self._sizes.append(len(batch.rows))
+        self.seen += batch.n_instances
+        self._sizes.append(batch.n_instances)
         self._losses.append(loss)
         if not self._at_once:
             self._finite.append(logits.isfinite().all())
         if batch.labels is not None:
-            self._right.append((logits.argmax(-1) == batch.labels).sum())
-            self._known.append((batch.labels >= 0).sum())
+            right, known = logits.argmax(-1) == batch.labels, batch.labels >= 0
+            self._right.append(weighted(right.long(), batch.copies).sum())
+            self._known.append(weighted(known.long(), batch.copies).sum())
 
     def means(self) -> dict[str, float]:
         """`train_loss`, the mean per instance."""
