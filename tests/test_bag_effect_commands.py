@@ -214,7 +214,7 @@ def test_shares_come_in_the_forms_people_have_them(numbers: Any, are: Any, total
     [
         ([[0.5, 0.7], [0.5, 0.5]], "auto", "'A' sum to 1.2"),
         ([[0, 0], [1, 1]], "auto", "'A' has 0 for every class"),
-        ([[-1, 2], [1, 1]], "auto", "'A' has a negative number"),
+        ([[-1, 2], [1, 1]], "auto", "'A' has -1 for class"),
         ([[0.5, 0.5], [1, 1]], "counts", "counts must be whole"),
         ([[3, np.nan], [4, np.nan]], "auto", "one class alone"),
         ([[130.5, np.nan], [4, np.nan]], "auto", "'A' has 130.5"),
