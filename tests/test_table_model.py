@@ -113,6 +113,20 @@ def test_a_saved_model_is_read_again(model: TableModel, tmp_path: Path) -> None:
     assert "a data frame</title>" in (tmp_path / "report.html").read_text()
 
 
+def test_what_was_left_out_of_a_fit_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    rows = read(ROWS).assign(country="DE", note=[f"note {n}" for n in range(len(read(ROWS)))])
+    labels = read(COUNTS)
+    skipped, labels = labels["ward"][0], labels[1:]
+    with caplog.at_level("INFO", logger="bagwise"):
+        found = bagwise.fit(rows, labels=labels, skip_unmatched=True, **FIT)
+    used = int((rows["ward"] != skipped).sum())
+    for text in (found.summary(), found._repr_html_(), caplog.text):
+        assert f"Bags left out: 1 ({skipped})" in text
+        assert "country (always DE)" in text
+        assert "note (almost every row has a different text)" in text
+    assert f"{used:,} of {len(rows):,} rows in {len(labels)} bags" in found.summary()
+
+
 def test_a_notebook_shows_names_escaped() -> None:
     rows = pd.DataFrame({"bag": list("aabb") * 5, "<b>x": np.arange(20.0) % 7})
     counts = pd.DataFrame({"bag": ["a", "b"], "<i>no": [3, 6], "yes": [7, 4]})

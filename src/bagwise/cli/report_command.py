@@ -48,6 +48,7 @@ def report(
     with --force.
     """
     from bagwise.cli.label_options import label_spec_of
+    from bagwise.cli.messages import word_option
     from bagwise.cli.paper_commands import read_some
     from bagwise.reports import model_report
     from bagwise.reports.page import write_page
@@ -67,7 +68,7 @@ def report(
             known = label_spec_of(labels_are, noise, clipped)
             counts = counts_of(bag, labels, known, skip_unmatched)
             answers = _answers(model, files, columns_of(by), counts)
-            content = model_report(model, str(folder / FIT), answers)
+            content = model_report(model, str(folder / FIT), answers, word_option)
         elif data or by or bag or labels:
             raise UsageError(f"{folder} is no model; rows and their options are for models.")
         else:

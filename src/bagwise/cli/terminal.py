@@ -10,6 +10,7 @@ import numpy as np
 from rich.table import Table
 
 from bagwise.cli.app import console, output
+from bagwise.cli.messages import word_option
 from bagwise.errors import InputError
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.fit_facts import IDLE, log_odds
@@ -66,7 +67,7 @@ def show_fit(fitted: FittedTable) -> None:
     for row in fit_words.by_class(facts):
         table.add_row(*row)
     console.print(table)
-    for text in fit_words.paragraphs(facts):
+    for text in fit_words.paragraphs(facts, word_option):
         console.print(text, highlight=False)
 
 
@@ -155,7 +156,7 @@ def show_doubts(model: FittedTable, of_coefficients: bool = False) -> None:
     if of_coefficients and many:
         console.print(f"Limitations: {many}.", highlight=False)
     if facts.is_doubtful:
-        output.note(f"on the fit: {fit_words.verdict(facts)}")
+        output.note(f"on the fit: {fit_words.verdict(facts, word_option)}")
 
 
 def show_surprises(surprises: Surprises) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from bagwise.table_model.model import Names, TableModel
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
 from bagwise.tables.read.paths import columns_of
+from bagwise.wording import fit_words
 
 if TYPE_CHECKING:
     from bagwise.labels.label_spec import LabelsAre
@@ -40,6 +42,9 @@ def fit(
     **more: Any,
 ) -> TableModel:
     r"""Learn to classify the rows of a table from the label counts or proportions of their bags.
+
+    Columns that say nothing are left out: `TableModel.summary()` lists them with the bags that were
+    skipped, and so does `logging` at level INFO.
 
     Args:
         rows: the table: a data frame (pandas, polars, pyarrow or anything else that speaks Arrow),
@@ -108,9 +113,12 @@ def fit(
         **place,
     )
     fitted = fit_table(rows, counts, columns, ModelOptions(model, bag_effects, steps), work)
+    for line in fit_words.left_out(fitted.facts, fitted.columns.left_out):
+        _log.info(line)
     return TableModel(fitted, FrameMaker(FrameMaker.like(rows).kind))
 
 
+_log = logging.getLogger("bagwise")
 _TRAINING = ("method", "engine", "method_options", "lr", "epochs")
 _PLACE = ("store", "ray", "limits", "command")
 
