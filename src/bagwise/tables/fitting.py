@@ -252,7 +252,7 @@ class _Fit:
             else:
                 assert networks is not None
                 trials += networks.trials(name, trials[0] if trials else None)
-        return trials if self.model.bag_effects else choose(trials, self.targets.bags), networks
+        return trials if self.model.bag_effects else choose(trials, self.encoded), networks
 
 
 def _linear_trials(
