@@ -217,6 +217,42 @@ def test_arguments_that_would_do_nothing_are_refused(model: TableModel) -> None:
         model.predict_proba(rows, foo=1)
 
 
+def test_scores_read_as_the_command_line_shows_them(model: TableModel) -> None:
+    rows = read(NEW).assign(truth=lambda rows: model.predict(rows))
+    scores = model.evaluate(rows, "truth")
+    assert repr(scores).startswith(f"{len(rows)} rows: accuracy 100.00%, log loss 0.")
+    assert repr(scores) == str(scores)
+    assert "array" not in repr(scores)
+
+
+def test_memory_is_for_files() -> None:
+    for rows in (read(ROWS), pl.read_csv(ROWS)):
+        with pytest.raises(InputError, match="memory is for files, and the rows are a DataFrame"):
+            bagwise.fit(rows, labels=read(COUNTS), memory="1GB", **FIT)
+
+
+def test_counts_by_bag_and_class_may_be_a_series_or_have_both_as_their_index(
+    model: TableModel,
+) -> None:
+    long = read(COUNTS).set_index("ward").rename_axis("outcome", axis=1).stack()
+    assert long.index.nlevels == 2
+    for labels in (long, long.rename("n").to_frame()):
+        found = bagwise.fit(read(ROWS), labels=labels, **FIT)
+        pd.testing.assert_frame_equal(found.effects(), model.effects())
+    # A level that is no key does not matter where the keys tell the rows apart.
+    wide = read(COUNTS).assign(county="A").set_index(["county", "ward"])
+    found = bagwise.fit(read(ROWS), labels=wide, **FIT)
+    pd.testing.assert_frame_equal(found.effects(), model.effects())
+
+
+def test_an_index_without_a_name_is_to_be_named() -> None:
+    rows, labels = (read(path).astype({"ward": str}) for path in (ROWS, COUNTS))
+    labels = labels.set_index("ward").rename_axis(None)
+    with pytest.raises(InputError, match=r"rename_axis\(\['ward'\]\)"):
+        bagwise.fit(rows, labels=labels, **FIT)
+    bagwise.fit(rows, labels=labels.rename_axis(["ward"]), **FIT)
+
+
 def test_long_counts_of_pandas_are_read(model: TableModel) -> None:
     counts = read(COUNTS).melt("ward", var_name="state", value_name="n")
     long = bagwise.fit(read(ROWS), labels=counts.astype({"state": "str"}), **FIT)

@@ -167,21 +167,8 @@ def show_surprises(surprises: Surprises) -> None:
 
 def show_scores(scores: Scores) -> None:
     """Accuracy, classes and confusions."""
-    console.print(
-        f"{counted(scores.n, 'row', 'rows')}: accuracy {scores.accuracy:.2%}, "
-        f"log loss {max(scores.log_loss, 0.0):.4f}, "
-        f"AUC {_number(scores.macro_auc)} (mean of the classes), "
-        f"expected calibration error {scores.calibration_error:.4f}",
-        soft_wrap=True,
-    )
-    console.print(
-        f"For comparison: always the most frequent class, accuracy {scores.most_frequent:.2%}; "
-        f"the overall shares for every row, log loss {scores.constant_log_loss:.4f}",
-        soft_wrap=True,
-    )
-    if scores.unlabelled:
-        said = counted(scores.unlabelled, "row has no label and is", "rows have no label and are")
-        console.print(f"{said} left out.")
+    for line in table_words.scores(scores):
+        console.print(line, soft_wrap=True)
     table = Table(title="Classes")
     table.add_column("class")
     for name in ("rows", "precision", "recall", "F1", "AUC"):

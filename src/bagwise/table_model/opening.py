@@ -52,7 +52,8 @@ def fit(
         bag: the column that says which bag a row is in; several where it takes several.
         labels: what is known of each bag: a frame or a file with the bag's columns and a column of
             counts or proportions for each class; or with the bag, a class and a number in each row.
-            The bag's columns may be the index of a pandas frame.
+            The bag's columns may be the index of a pandas frame, or, with the class, that of a
+            pandas series: `rows.groupby("ward")["label"].value_counts()`.
         labels_are: what the numbers are: "counts", "proportions", "relative" (counts of another
             total), or how they are known where they are not exact: `bagwise.Laplace(4)`, "ranges",
             "rounded", "sample". "auto" tells counts from proportions.
@@ -67,7 +68,7 @@ def fit(
         bag_effects: give each bag an intercept of its own (linear model).
         seed: random seed.
         out: a folder in which the model is saved; an interrupted fit resumes from there.
-        memory: for files larger than memory, how much of it may be used: "2GB".
+        memory: for files larger than memory, how much of it may be used: "2GB". Not for frames.
         progress: show progress bars, on a terminal or in a notebook.
         **more: how models are trained step by step (`method`, `engine`, `method_options`, `lr`,
             `epochs`), and where the work is done (`store`, `ray`, `limits`, `command`), see

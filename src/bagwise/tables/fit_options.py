@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bagwise.checks import one_of, whole
-from bagwise.errors import InputError, UsageError
+from bagwise.errors import InputError, Option, UsageError
 from bagwise.limits import LIMITS, Limits
 from bagwise.tables.encode.learn_columns import Ordered
 from bagwise.tables.search.step_by_step import StepByStep
@@ -52,10 +52,10 @@ class ModelOptions:
 
     def __post_init__(self) -> None:
         try:
-            one_of("auto", *MODELS)(self.model, "model")
+            one_of("auto", *MODELS)(self.model, Option("model"))
         except InputError as error:
-            raise UsageError(str(error)) from None
-        whole(0, 2**32 - 1)(self.training.seed, "seed")
+            raise UsageError(*error.args) from None
+        whole(0, 2**32 - 1)(self.training.seed, Option("seed"))
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.read.values import category_texts, cleaned
+from bagwise.wording import table_words
 
 BINS = 15
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scores:
     """What labelled rows say about a model.
 
@@ -59,6 +60,9 @@ class Scores:
     support: IntArray
     confusion: IntArray
     surprises: Surprises
+
+    def __repr__(self) -> str:
+        return "\n".join(table_words.scores(self))
 
     @property
     def macro_auc(self) -> float:
