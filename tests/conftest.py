@@ -44,9 +44,9 @@ _start = multiprocessing.process.BaseProcess.start
 
 
 def _is_question(program: Any, command: Any, *_: Any) -> bool:
-    """Whether a library asks what machine this is: its cores, its C library, its GPUs (Ray)."""
+    """Whether a library asks what machine this is: cores, C library, fonts, GPUs (Ray)."""
     ray_asks = "cat /sys/module/amdgpu/initstate |grep live"
-    asks = program in ("lscpu", "uname", "/sbin/ldconfig")
+    asks = program in ("lscpu", "uname", "/sbin/ldconfig", "fc-list")
     return asks or list(command) == ["/bin/sh", "-c", ray_asks]
 
 

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
+from bagwise.cli.messages import word_option
 from bagwise.errors import InputError, naming
 from bagwise.labels.counts_or_shares import shares_of
 from bagwise.labels.label_spec import LabelSpec
@@ -73,12 +74,16 @@ def test_fit_says_that_bags_have_effects_and_without_the_option_that_they_should
     assert 1.0 < np.sqrt(2) * model.known_bags.effects.tau < 1.9
     assert model.facts.bags_differ is None
     assert not model.facts.is_overconfident
-    assert "--bag-effects" not in verdict(model.facts)
+    assert "bag_effects" not in verdict(model.facts)
     plain = FittedTable.load(made / "plain").facts
     assert plain.bags_differ is not None
     assert plain.bags_differ.clearly
     assert "log-odds vary by" in verdict(plain)
-    assert "`bagwise fit --bag-effects`" in verdict(plain)
+    assert "bag_effects=True of fit" in verdict(plain)
+    assert "--bag-effects of fit" in verdict(plain, word_option)
+    assert "--bag-effects of fit" in " ".join(
+        command("report", made / "plain", "--out", "-")[1].split()
+    )
 
 
 def test_new_rows_of_known_bags_are_predicted_better_and_those_of_new_bags_no_worse(
@@ -214,7 +219,7 @@ def test_shares_come_in_the_forms_people_have_them(numbers: Any, are: Any, total
     [
         ([[0.5, 0.7], [0.5, 0.5]], "auto", "'A' sum to 1.2"),
         ([[0, 0], [1, 1]], "auto", "'A' has 0 for every class"),
-        ([[-1, 2], [1, 1]], "auto", "'A' has a negative number"),
+        ([[-1, 2], [1, 1]], "auto", "'A' has -1 for class"),
         ([[0.5, 0.5], [1, 1]], "counts", "counts must be whole"),
         ([[3, np.nan], [4, np.nan]], "auto", "one class alone"),
         ([[130.5, np.nan], [4, np.nan]], "auto", "'A' has 130.5"),
@@ -232,7 +237,7 @@ def test_where_there_are_no_effects_nothing_gets_worse(tmp_path: Path) -> None:
     own = fit_table(*where, bag_effects=True, out=folder / "m").facts
     assert plain.bags_differ is not None
     assert not plain.bags_differ.clearly
-    assert "--bag-effects" not in verdict(plain)
+    assert "bag_effects" not in verdict(plain)
     assert own.held_out.log_likelihood > plain.held_out.log_likelihood - 0.002
     known = ("--bag", "school", "--labels", folder / "bags.csv")
     for rows, more in (("new.csv", ()), ("others.csv", ()), ("new.csv", known)):

@@ -14,6 +14,7 @@ from bagwise.likelihood.objective import BagLikelihood
 from bagwise.likelihood.splits import splits_of
 from bagwise.limits import Limits
 from bagwise.storage.journal import Workspace
+from bagwise.tables.search.candidate import Trial, choose
 from bagwise.tables.search.linear_candidates import linear_trials
 from bagwise.tables.search.step_by_step import StepByStep
 from bagwise.tables.sort.encoded_bags import EncodedBags
@@ -141,3 +142,19 @@ def test_a_perceptron_behind_the_linear_model_goes_on_only_where_something_bends
     tried = search.trials("mlp", rival)
     assert (tried[0].log_probs is not None) == (strength > 0)
     assert len(asked) == len(tuning.RATES["mlp"]) + (strength > 0)
+
+
+@pytest.mark.parametrize("strength", [0.0, 1.5])
+@pytest.mark.parametrize("errors", [0.5, 1.5, 2.5])
+def test_a_perceptron_is_taken_only_if_it_is_better_by_more_than_chance(
+    strength: float, errors: float
+) -> None:
+    X, bags = of_product(1, strength, B=400)
+    data = EncodedBags(X.astype(np.float32), bags)
+    linear = linear_trials(data, splits_of(bags, seed=0), Workspace(None, {}))[0]
+    noise = np.random.default_rng(0).normal(size=len(bags))
+    noise = (noise - noise.mean()) / noise.std(ddof=1)
+    gains = noise + errors / np.sqrt(len(bags))  # so many standard errors
+    mlp = Trial("mlp", linear.bag_loss - 0.01, linear.of_bags + gains, linear.log_probs)
+    taken = choose([linear, mlp], data)[0].model
+    assert taken == ("mlp" if errors > 2 or (errors > 1 and strength > 0) else "linear")

@@ -50,3 +50,26 @@ def test_wrong_data_are_exit_code_3(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert CliRunner().invoke(app, list(map(str, DATA[name]))).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--lr", "-1"),
+        ("--epochs", "0"),
+        ("--seed", "-1"),
+        ("--model", "tree"),
+        ("--method", "guess"),
+        ("--engine", "guess"),
+        ("--memory", "much"),
+        ("--memory", "1MB"),
+        ("--ordered", "size"),
+    ],
+)
+def test_a_wrong_value_is_named_with_the_option_as_it_was_given(
+    option: str, value: str, tmp_path: Path
+) -> None:
+    command = [*FIT, "--out", tmp_path / "m", option, value]
+    done = CliRunner().invoke(app, list(map(str, command)))
+    assert done.exit_code in (2, 3)
+    assert f"Error: {option} is " in done.stderr

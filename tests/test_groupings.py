@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations, product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +13,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bagwise import Bags, Groupings, Laplace, bag_posterior
+from bagwise import Bags, Groupings, Laplace, bag_posterior, most_probable_labeling
 from bagwise.bags.potentials import of_counts
-from bagwise.errors import InputError
-from bagwise.losses import cc_loss
+from bagwise.errors import InputError, InputTypeError
+from bagwise.losses import (
+    cc_loss,
+    dllp_loss,
+    llpfc_loss,
+    ot_loss,
+    pll_loss,
+    pvc_loss,
+    rc_loss,
+)
 from oracles import enumerate_groupings
 
 TIGHT = {"settled": 1e-11, "max_rounds": 3000, "damping": 0.5}
@@ -390,6 +400,45 @@ def test_contradictions_between_groupings_name_the_bags(
         Groupings({"one": one, "two": two})
 
 
+def test_groupings_are_refused_only_if_no_labels_give_their_counts() -> None:
+    rng = np.random.default_rng(0)
+    all_labels = np.array(list(product(range(2), repeat=9)))
+    told = missed = 0  # contradictions that no two groupings show
+    for _ in range(150):
+        given, possible = {}, np.ones(len(all_labels), np.bool_)
+        for name in ("ward", "age", "sex"):
+            of_row = rng.permutation(np.repeat([0, 1, 2], 3))
+            counts = np.bincount(of_row[rng.permutation(9)[:4]], minlength=3)
+            given[name] = (of_row, Bags([3] * 3, np.stack([3 - counts, counts], axis=1)))
+            for bag, count in enumerate(counts):
+                possible &= all_labels[:, of_row == bag].sum(axis=1) == count
+        refused = [
+            _is_refused({name: given[name] for name in names})
+            for names in (*combinations(given, 2), tuple(given))
+        ]
+        assert not (possible.any() and any(refused))
+        if not possible.any() and not any(refused[:-1]):
+            told, missed = told + refused[-1], missed + (not refused[-1])
+    assert (told, missed) == (21, 1)  # where whole numbers alone contradict, it is missed
+
+
+def _is_refused(given: dict[str, tuple[np.ndarray, Bags]]) -> bool:
+    try:
+        Groupings(given)
+    except InputError:
+        return True
+    return False
+
+
+def test_contradictions_that_no_two_bags_show_name_a_change_that_mends_them() -> None:
+    # Rows 3, 4, 5 and 0, 1, 5 are of class 0, so that only row 2 can be of class 1.
+    ward, sex = [0, 0, 0, 1, 1, 1], [0, 0, 1, 1, 1, 0]
+    counts = [[1, 2], [3, 0]], [[3, 0], [1, 2]]
+    given = {"ward": (ward, Bags([3, 3], counts[0])), "sex": (sex, Bags([3, 3], counts[1]))}
+    with pytest.raises(InputError, match=r"'ward', 'sex' contradict.*would do: [+-]1 for class"):
+        Groupings(given)
+
+
 def test_noisy_counts_may_contradict() -> None:
     noisy = Bags.from_noisy_counts([[3, -1], [0, 2]], [2, 2], Laplace(1.0))
     groupings = Groupings(
@@ -433,6 +482,25 @@ def test_errors_of_a_bag_name_its_grouping() -> None:
         bag_posterior(np.zeros((9, 2)), groupings, "exact", max_states=1)
     with pytest.raises(InputError, match="no option 'iterations'"):
         bag_posterior(np.zeros((9, 2)), groupings, iterations=3)
+
+
+@pytest.mark.parametrize("loss", [rc_loss, dllp_loss, pvc_loss, ot_loss, pll_loss])
+def test_losses_of_one_grouping_name_what_takes_several(loss: Any) -> None:
+    _, groupings = made(0, CROSSED, 2)
+    stored = [torch.zeros(9, 2)] if loss in (rc_loss, ot_loss, pll_loss) else []
+    with pytest.raises(InputTypeError, match=rf"{loss.__name__} takes one grouping.*stacked\(\)"):
+        loss(torch.zeros(9, 2), groupings, *stored)
+    rows, bags = groupings.stacked()
+    assert torch.isfinite(loss(torch.zeros(9, 2)[rows], bags, *(x[rows] for x in stored)))
+
+
+def test_what_else_takes_no_groupings_says_so() -> None:
+    log_p, groupings = made(0, CROSSED, 2)
+    for values in (log_p, torch.from_numpy(log_p)):
+        with pytest.raises(InputTypeError, match="most_probable_labeling takes one grouping"):
+            most_probable_labeling(values, groupings)  # type: ignore[call-overload]
+    with pytest.raises(InputTypeError, match=r"noisy_labels is a Groupings; a torch\.Tensor"):
+        llpfc_loss(torch.zeros(9, 2), groupings, torch.ones(9, 2, 2))  # type: ignore[arg-type]
 
 
 def test_the_examples_of_the_page_run() -> None:

@@ -97,7 +97,7 @@ def test_numbers_that_contradict_what_they_are_said_to_be_name_the_bag() -> None
         bag_targets(["w", "w", "w"], ({"w": [2, 2]}, {"w": [3, 3]}), labels_are="ranges")
     with pytest.raises(ValueError, match="pair of bounds"):
         bag_targets(["w", "w", "w"], {"w": [2, 2]}, labels_are="ranges")
-    with pytest.raises(ValueError, match=r'labels_are="counts" if some counts are not known'):
+    with pytest.raises(ValueError, match=r'nobody knows the count, say labels_are="counts"'):
         bag_targets(["w", "w", "w"], {"w": [np.nan, 2]})
 
 

@@ -42,6 +42,7 @@ from bagwise.tables.encode.columns import Columns
 from bagwise.tables.encode.number_columns import _Numbering
 from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.streaming import StreamedSource
+from bagwise.tables.search import candidate
 from bagwise.tables.sort import sorted_table as large
 from bagwise.tables.sort import sorting
 from bagwise.tables.sort.sorting import sorted_rows
@@ -430,13 +431,13 @@ def test_a_search_among_perceptrons_finds_the_same(
     seen = []
 
     def behind(search: tuning.Search, trial: Any, part: int, rival: Any) -> bool:
-        return not search._may_be_nonlinear(rival)
+        return not tuning.may_be_nonlinear(candidate.scores_of(rival, search.data))
 
     def scores(X: Any, bags: Any, linear: Any) -> None:
         seen.append(X)
 
     monkeypatch.setattr(tuning.Search, "_is_behind", behind)
-    monkeypatch.setattr(tuning, "nonlinearity_scores", scores)
+    monkeypatch.setattr(candidate, "nonlinearity_scores", scores)
     more = {"model": "auto", "lr": None, "epochs": None, "limits": TIGHT_ONE_SPLIT}
     found = fit(made, tmp_path / "stored", memory=BUDGET, **more)
     assert found == fit(made, tmp_path / "plain", **more)

@@ -187,7 +187,7 @@ def test_why_counts_miss_their_intervals_is_said_only_where_it_is_known(tmp_path
         told = fit_words.verdict(odd)
         assert "only 50% of the counts lie in their 95% intervals" in told
         assert said in told
-        assert ("--bag-effects" in told) == offered
+        assert ("bag_effects=True" in told) == offered
 
 
 def test_bags_that_differ_by_more_than_their_rows_are_noticed(tmp_path: Path) -> None:

@@ -113,6 +113,20 @@ def test_a_saved_model_is_read_again(model: TableModel, tmp_path: Path) -> None:
     assert "a data frame</title>" in (tmp_path / "report.html").read_text()
 
 
+def test_what_was_left_out_of_a_fit_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    rows = read(ROWS).assign(country="DE", note=[f"note {n}" for n in range(len(read(ROWS)))])
+    labels = read(COUNTS)
+    skipped, labels = labels["ward"][0], labels[1:]
+    with caplog.at_level("INFO", logger="bagwise"):
+        found = bagwise.fit(rows, labels=labels, skip_unmatched=True, **FIT)
+    used = int((rows["ward"] != skipped).sum())
+    for text in (found.summary(), found._repr_html_(), caplog.text):
+        assert f"Bags left out: 1 ({skipped})" in text
+        assert "country (always DE)" in text
+        assert "note (almost every row has a different text)" in text
+    assert f"{used:,} of {len(rows):,} rows in {len(labels)} bags" in found.summary()
+
+
 def test_a_notebook_shows_names_escaped() -> None:
     rows = pd.DataFrame({"bag": list("aabb") * 5, "<b>x": np.arange(20.0) % 7})
     counts = pd.DataFrame({"bag": ["a", "b"], "<i>no": [3, 6], "yes": [7, 4]})
@@ -201,6 +215,42 @@ def test_arguments_that_would_do_nothing_are_refused(model: TableModel) -> None:
         model.predict(rows, keep="ward")
     with pytest.raises(TypeError, match="predict has no argument 'foo'"):
         model.predict_proba(rows, foo=1)
+
+
+def test_scores_read_as_the_command_line_shows_them(model: TableModel) -> None:
+    rows = read(NEW).assign(truth=lambda rows: model.predict(rows))
+    scores = model.evaluate(rows, "truth")
+    assert repr(scores).startswith(f"{len(rows)} rows: accuracy 100.00%, log loss 0.")
+    assert repr(scores) == str(scores)
+    assert "array" not in repr(scores)
+
+
+def test_memory_is_for_files() -> None:
+    for rows in (read(ROWS), pl.read_csv(ROWS)):
+        with pytest.raises(InputError, match="memory is for files, and the rows are a DataFrame"):
+            bagwise.fit(rows, labels=read(COUNTS), memory="1GB", **FIT)
+
+
+def test_counts_by_bag_and_class_may_be_a_series_or_have_both_as_their_index(
+    model: TableModel,
+) -> None:
+    long = read(COUNTS).set_index("ward").rename_axis("outcome", axis=1).stack()
+    assert long.index.nlevels == 2
+    for labels in (long, long.rename("n").to_frame()):
+        found = bagwise.fit(read(ROWS), labels=labels, **FIT)
+        pd.testing.assert_frame_equal(found.effects(), model.effects())
+    # A level that is no key does not matter where the keys tell the rows apart.
+    wide = read(COUNTS).assign(county="A").set_index(["county", "ward"])
+    found = bagwise.fit(read(ROWS), labels=wide, **FIT)
+    pd.testing.assert_frame_equal(found.effects(), model.effects())
+
+
+def test_an_index_without_a_name_is_to_be_named() -> None:
+    rows, labels = (read(path).astype({"ward": str}) for path in (ROWS, COUNTS))
+    labels = labels.set_index("ward").rename_axis(None)
+    with pytest.raises(InputError, match=r"rename_axis\(\['ward'\]\)"):
+        bagwise.fit(rows, labels=labels, **FIT)
+    bagwise.fit(rows, labels=labels.rename_axis(["ward"]), **FIT)
 
 
 def test_long_counts_of_pandas_are_read(model: TableModel) -> None:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 
-Check = Callable[[Any, str], None]
+Where: TypeAlias = str | Option
+"""Where a value stands; an option is named as the reader names it."""
+Check = Callable[[Any, Where], None]
 """Looks at a value and where it stands; what is wrong with it is a ValueError that says both."""
 
 LARGE = 1e100  # nothing measured or set is larger; squares and sums of such numbers are finite
@@ -23,9 +25,9 @@ _LONGEST = 60  # letters of a value in a message
 _NUMBERS = (int, float)  # torch.compile, which looks into engines, does not know the union of types
 
 
-def wrong(value: Any, place: str, expected: str) -> InputError:
+def wrong(value: Any, place: Where, expected: str) -> InputError:
     """The error that says what stands where and what should."""
-    return InputError(f"{place or 'the content'} is {shown(value)}; {expected} is expected.")
+    return InputError(place or "the content", f" is {shown(value)}; {expected} is expected.")
 
 
 def shown(value: Any) -> str:
@@ -59,7 +61,7 @@ class Rule:
     expected: str
     accepts: Callable[[Any], bool]
 
-    def __call__(self, value: Any, place: str) -> None:
+    def __call__(self, value: Any, place: Where) -> None:
         """Raise an InputError unless the value is accepted."""
         if not self.accepts(value):
             raise wrong(value, place, self.expected)
@@ -155,7 +157,7 @@ short_text: Check = Rule(
 flag: Check = Rule("True or False", lambda value: isinstance(plain(value), bool))
 
 
-def anything(value: Any, place: str) -> None:
+def anything(value: Any, place: Where) -> None:
     """Whatever it is."""
 
 
@@ -175,7 +177,7 @@ def or_else(inner: Check, expected: str, accepts: Callable[[Any], bool]) -> Chec
             f"{inner.expected} or {expected}", lambda value: accepts(value) or accepts_too(value)
         )
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, place: Where) -> None:
         if not accepts(value):
             inner(value, place)
 
@@ -192,7 +194,7 @@ def list_of(inner: Check, low: int = 0, high: int | None = None) -> Check:
     sizes = [f"at least {low}"] * (low > 0) + [f"at most {high}"] * (high is not None)
     size = str(low) if low == high else " and ".join(sizes)
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, place: Where) -> None:
         if not isinstance(value, list) or len(value) < low or (high and len(value) > high):
             raise wrong(value, place, f"a list of {size}" if size else "a list")
         for index, item in enumerate(value):
@@ -214,12 +216,12 @@ def record(
     """
     known = {**needed, **(optional or {})}
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, place: Where) -> None:
         if not isinstance(value, dict):
             raise wrong(value, place, "a table of names and values")
         dot = f"{place}." if place else ""
         for key in value:
-            text(key, f"a name{' in ' + place if place else ''}")
+            text(key, f"a name in {place}" if place else "a name")
             if key not in known and others is None:
                 raise InputError(f"{dot}{shown(key)} is unknown; known are {', '.join(known)}.")
         for key in needed:

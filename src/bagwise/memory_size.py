@@ -30,17 +30,19 @@ def bytes_of(text: str | int) -> int:
         found = _SIZE.fullmatch(str(text).strip())
         if found is None:
             raise UsageError(
-                f"memory is {str(text)!r}; a size such as 500MB, 2GB or 1.5GiB is expected."
+                Option("memory"),
+                f" is {str(text)!r}; a size such as 500MB, 2GB or 1.5GiB is expected.",
             )
         unit = (found[2] or "").lower()
         wanted = float(found[1]) * {**_UNITS, **_BINARY}[unit]
         if wanted >= _MOST:
             raise UsageError(
-                f"memory is {text}, which no machine has; a size such as 500MB or 2GB is expected."
+                Option("memory"),
+                f" is {text}, which no machine has; a size such as 500MB or 2GB is expected.",
             )
         size = round(wanted)
     if size < LEAST:
-        raise UsageError(f"memory is {text}; at least {shown_size(LEAST)} are needed.")
+        raise UsageError(Option("memory"), f" is {text}; at least {shown_size(LEAST)} are needed.")
     return size
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Generic, TypeVar
 
-from bagwise.errors import InputError, InputTypeError
+from bagwise.errors import InputError, InputTypeError, Option
 
 PLUGINS = "BAGWISE_PLUGINS"  # names of modules with commas between, for processes started from here
 
@@ -92,7 +92,8 @@ class Registry(MutableMapping[str, T], Generic[T]):
 
     def __getitem__(self, name: str) -> T:
         if not isinstance(name, str) or name not in self:
-            raise UnknownNameError(f"{self.kind} is {name!r}; choose one of {', '.join(self)}.")
+            names = ", ".join(self)
+            raise UnknownNameError(Option(self.kind), f" is {name!r}; choose one of {names}.")
         if name not in self._known:
             point = self._offered()[name]
             try:

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
+from bagwise import errors
 from bagwise.checks import Check, Rule, maybe, number, one_of, or_else, plain, short_text, whole
-from bagwise.errors import InputError
 
 if TYPE_CHECKING:
     from bagwise.augmentations import Augment
@@ -175,7 +175,7 @@ class TrainingOptions:
 
     def __post_init__(self) -> None:
         for name, option in OPTIONS.items():
-            option.check(getattr(self, name), name)
+            option.check(getattr(self, name), errors.Option(name))
             object.__setattr__(self, name, plain(getattr(self, name)))
         if self.augment is not None:
             # Is there one of that name? Only who trains, and has PyTorch, asks.
@@ -186,7 +186,7 @@ class TrainingOptions:
         ):
             if unused and getattr(self, f"{name}_options"):
                 given = getattr(self, name)
-                raise InputError(
+                raise errors.InputError(
                     f"{name}_options is {dict(getattr(self, f'{name}_options'))!r}, but {name} is "
                     f"{given if callable(given) else repr(given)}, which takes none."
                 )

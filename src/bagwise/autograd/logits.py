@@ -11,7 +11,7 @@ from torch.nn.functional import log_softmax
 
 from bagwise.autograd.bag_tensors import bag_of_row
 from bagwise.autograd.operator import is_traced
-from bagwise.bags import Bags, Groupings
+from bagwise.bags import Bags, Groupings, check_bags
 from bagwise.bags.arrays import shown_row
 from bagwise.errors import InputError, InputTypeError
 from bagwise.posterior._result import check_shapes
@@ -59,8 +59,7 @@ def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
     if not isinstance(logits, torch.Tensor) or not logits.is_floating_point():
         kind = logits.dtype if isinstance(logits, torch.Tensor) else type(logits).__name__
         raise InputTypeError(f"logits is {kind}; a torch.Tensor of a floating type is expected.")
-    if not isinstance(bags, (Bags, Groupings)):
-        raise InputTypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
+    check_bags(bags)
     if logits.shape != (bags.n_instances, bags.n_classes):
         raise InputError(
             f"logits has shape {tuple(logits.shape)}, but these bags have {bags.n_instances} "
@@ -117,6 +116,8 @@ def check_same_shape(logits: torch.Tensor, given: torch.Tensor, name: str) -> No
 
 def check_index(given: torch.Tensor, n: int, end: int, name: str) -> None:
     """Refuse what is not (n,) integers from 0 to end - 1."""
+    if not isinstance(given, torch.Tensor):
+        raise InputTypeError(f"{name} is a {type(given).__name__}; a torch.Tensor is expected.")
     integers = not (given.is_floating_point() or given.is_complex() or given.dtype == torch.bool)
     if given.shape != (n,) or not integers:
         raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bagwise.bags.arrays import FloatArray, IntArray
 from bagwise.bags.bags import Bags
-from bagwise.bags.groupings import Grouping, Groupings
+from bagwise.bags.groupings import Grouping, Groupings, check_bags
 from bagwise.bags.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Noise
 from bagwise.bags.potentials import Potentials
 from bagwise.bags.rounding import bags_of_other_rows, rounding_slack
@@ -22,5 +22,6 @@ __all__ = [
     "Noise",
     "Potentials",
     "bags_of_other_rows",
+    "check_bags",
     "rounding_slack",
 ]

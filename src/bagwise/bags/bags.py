@@ -73,7 +73,8 @@ class Bags(Constructors):
         if (bad := first((counts_ < 0).any(axis=1))) is not None:
             raise InputError(
                 Place("bag", bad),
-                f" has a negative count: {shown_row(counts_[bad])}; counts must be 0 or more.",
+                f" has a negative count: {shown_row(counts_[bad])}; counts must be 0 or more, and "
+                "NaN where nobody knows one.",
             )
         weights_ = row_weights(weights, sizes_)
         totals, sums = totals_of(sizes_, weights_), counts_.sum(axis=1)

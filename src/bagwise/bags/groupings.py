@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import connected_components
 
 from bagwise.bags.arrays import FloatArray, IntArray, first, whole_numbers
 from bagwise.bags.bags import Bags
+from bagwise.bags.contradictions import refuse_joint_contradictions
 from bagwise.bags.potentials import of_counts
 from bagwise.bags.row_labels import others_impossible, weighted_bincount
 from bagwise.errors import InputError, InputTypeError, Place, naming
@@ -60,7 +61,10 @@ class Groupings:
     may be nested, and may leave rows out.
 
     What they say must agree. Bags of two groupings that share rows cannot have counts that no
-    labeling gives: that is an error which names them. (Noisy counts hardly ever contradict.)
+    labeling gives: that is an error which names them. (Noisy counts hardly ever contradict.) Up to
+    5,000 cells (rows that share all bags) times classes, a linear program also looks for counts
+    that contradict only all together. It knows no whole numbers, and so does not find every
+    contradiction.
 
     Args:
         groupings: by name, (bag of each row, bags): (N,) integers 0 .. B-1, and -1 for rows that
@@ -114,6 +118,7 @@ class Groupings:
             self.groupings = [_labelled(g, self.row_labels) for g in self.groupings]
         for pair in combinations(self.groupings, 2):
             _refuse_contradictions(*pair, self.copies, bag_names or {})
+        refuse_joint_contradictions(self.groupings, self.copies, self.row_labels)
 
     def _of_rows(self, of_bags: list[IntArray | None], what: str, default: int) -> IntArray | None:
         """(N,) what bags know of their rows, in the order of rows; groupings must agree."""
@@ -241,6 +246,27 @@ class Groupings:
     def others_impossible(self, log_probs: FloatArray) -> FloatArray:
         """log_probs (N, C) with -inf for what known labels rule out."""
         return others_impossible(log_probs, self.row_labels)
+
+
+def check_bags(bags: object, of_one: str = "") -> None:
+    """Refuse what is neither bags nor groupings, and groupings where only one can be used.
+
+    Args:
+        bags: what was given.
+        of_one: what takes one grouping alone, for the message; empty for what takes several.
+
+    >>> check_bags("ward")
+    Traceback (most recent call last):
+    bagwise.errors.InputTypeError: bags is a str; bagwise.Bags is expected.
+    """
+    if isinstance(bags, Groupings) and of_one:
+        raise InputTypeError(
+            f"{of_one} takes one grouping of the rows, and bags is a Groupings. Use cc_loss or "
+            "bag_posterior, which take several, or `rows, bags = groupings.stacked()`, which has "
+            "each row once for each grouping."
+        )
+    if not isinstance(bags, (Bags, Groupings)):
+        raise InputTypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
 
 
 def _degrees(groupings: list[Grouping]) -> IntArray:

@@ -48,6 +48,7 @@ def report(
     --labels). Of runs: their tables and figures. An earlier report is replaced, another file only
     with --force.
     """
+    from bagwise.cli.messages import word_option
     from bagwise.cli.paper_commands import read_some
     from bagwise.reports import model_report
     from bagwise.reports.page import write_page
@@ -68,7 +69,7 @@ def report(
                 bag, labels, labels_are, noise, clipped, skip_unmatched, row_counts
             )
             answers = _answers(model, files, columns_of(by), counts, row_counts)
-            content = model_report(model, str(folder / FIT), answers)
+            content = model_report(model, str(folder / FIT), answers, word_option)
         elif data or by or bag or labels:
             raise UsageError(f"{folder} is no model; rows and their options are for models.")
         else:

@@ -10,6 +10,7 @@ import numpy as np
 from rich.table import Table
 
 from bagwise.cli.app import console, output
+from bagwise.cli.messages import word_option
 from bagwise.errors import InputError
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.fit_facts import IDLE, log_odds
@@ -68,7 +69,7 @@ def show_fit(fitted: FittedTable) -> None:
     for row in fit_words.by_class(facts):
         table.add_row(*row)
     console.print(table)
-    for text in fit_words.paragraphs(facts):
+    for text in fit_words.paragraphs(facts, word_option):
         console.print(text, highlight=False)
 
 
@@ -162,7 +163,7 @@ def show_doubts(model: FittedTable, of_coefficients: bool = False) -> None:
     if of_coefficients and many:
         console.print(f"Limitations: {many}.", highlight=False)
     if facts.is_doubtful:
-        output.note(f"on the fit: {fit_words.verdict(facts)}")
+        output.note(f"on the fit: {fit_words.verdict(facts, word_option)}")
 
 
 def show_surprises(surprises: Surprises) -> None:
@@ -173,21 +174,8 @@ def show_surprises(surprises: Surprises) -> None:
 
 def show_scores(scores: Scores) -> None:
     """Accuracy, classes and confusions."""
-    console.print(
-        f"{counted(scores.n, 'row', 'rows')}: accuracy {scores.accuracy:.2%}, "
-        f"log loss {max(scores.log_loss, 0.0):.4f}, "
-        f"AUC {_number(scores.macro_auc)} (mean of the classes), "
-        f"expected calibration error {scores.calibration_error:.4f}",
-        soft_wrap=True,
-    )
-    console.print(
-        f"For comparison: always the most frequent class, accuracy {scores.most_frequent:.2%}; "
-        f"the overall shares for every row, log loss {scores.constant_log_loss:.4f}",
-        soft_wrap=True,
-    )
-    if scores.unlabelled:
-        said = counted(scores.unlabelled, "row has no label and is", "rows have no label and are")
-        console.print(f"{said} left out.")
+    for line in table_words.scores(scores):
+        console.print(line, soft_wrap=True)
     table = Table(title="Classes")
     table.add_column("class")
     for name in ("rows", "precision", "recall", "F1", "AUC"):

@@ -18,9 +18,9 @@ from bagwise.data import BagData
 from bagwise.errors import InputError
 from bagwise.estimator.classifier import LLPClassifier
 from bagwise.estimator.defaults import searched
-from bagwise.likelihood.nonlinearity import may_be_nonlinear, nonlinearity_scores
+from bagwise.likelihood.nonlinearity import may_be_nonlinear
 from bagwise.likelihood.ridge import mean_per_instance
-from bagwise.likelihood.splits import Split, smaller, some_bags
+from bagwise.likelihood.splits import Split, smaller
 from bagwise.posterior import log_likelihoods
 from bagwise.progress import WorkProgress
 from bagwise.ray_cluster import do_all
@@ -28,8 +28,7 @@ from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.baseline import baseline_log_likelihoods, overall_shares
-from bagwise.tables.model.stored_covariance import fit_of
-from bagwise.tables.search.candidate import Trial, by_loss
+from bagwise.tables.search.candidate import Trial, by_loss, scores_of
 from bagwise.tables.search.step_by_step import StepByStep
 from bagwise.tables.sort.encoded_bags import EncodedBags
 from bagwise.training import Callback, DivergedError
@@ -43,7 +42,6 @@ VISITS = 2e6  # instances that training looks at, in all epochs together
 RUNG = 30_000  # instances, and
 RUNG_VISITS = 60_000  # looks at them, after which hopeless rates and models are left
 RUNG_EPOCHS = 16  # but no more epochs than that
-JUDGED = 200_000  # instances by which it is judged whether a linear model misses something
 
 
 def most_epochs(n_instances: int) -> int:
@@ -166,18 +164,7 @@ class Search:
             return True
         lost = (rival.of_bags - trial.of_bags)[split[1]]
         mean, error = mean_per_instance(lost, bags)
-        return mean > error and not self._may_be_nonlinear(rival)
-
-    def _may_be_nonlinear(self, rival: Trial) -> bool:
-        """Whether another model may be better than a linear one; True where that is not known."""
-        if rival.fitted is None:
-            return True
-        judges = some_bags(self.data.bags.sizes, JUDGED)
-        if not len(judges):  # the first one is too large
-            return True
-        few = self.data.select(judges)
-        fit = fit_of(rival.fitted["weights"], rival.fitted["intercept"])
-        return may_be_nonlinear(nonlinearity_scores(few.double(), few.bags, fit))
+        return mean > error and not may_be_nonlinear(scores_of(rival, self.data))
 
     def _on_all_splits(
         self, model: str, lr: float, rival: Trial | None, bar: WorkProgress

@@ -76,6 +76,8 @@ def with_rest(
         )
     used = np.ones(len(own), dtype=np.bool_) if sizes is None else sizes > 0
     totals = np.full(len(own), unit) if sizes is None or unit != "counts" else 1.0 * sizes
+    if (own == np.rint(own))[used].all():
+        _refuse_no_numbers(np.where(used[:, None], numbers, np.nan), spec.kind, gaps=True)
     if (bad := first(used & ((own < 0) | (own > totals)))) is not None:
         of = "" if sizes is None else f" of {sizes[bad]} rows"
         remedy: tuple[Any, ...] = ("noisy counts are ", Option("labels_are", Laplace(4)))
@@ -89,6 +91,13 @@ def with_rest(
             ".",
         )
     return np.where(lacking, np.maximum(totals - own, 0)[:, None], numbers)
+
+
+def if_they_are_counts(numbers: FloatArray, sizes: IntArray) -> list[Any]:
+    """What to say to someone who gave numbers (B,) of a class as shares, if they may be counts."""
+    if (numbers != np.rint(numbers)).any() or (numbers > sizes).any():
+        return []
+    return [" If they are counts of the rows, say ", Option("labels_are", "counts"), "."]
 
 
 def _unit_of_one_class(
@@ -147,7 +156,7 @@ def _to_bags(
         return bags, 0.0, _doubt_of_noise(totals, numbers, spec)
     if not spec.is_plain or (spec.kind == "counts" and np.isnan(numbers).any()):
         return _inexact(sizes, numbers, spec, weights), 0.0, None
-    _refuse_no_numbers(numbers)
+    _refuse_no_numbers(numbers, spec.kind)
     shares = _shares(totals, numbers, spec.kind)
     if shares is None:
         return Bags(sizes, numbers, weights), 0.0, None
@@ -167,6 +176,7 @@ def _inexact(
     """Bags from numbers that do not give the counts."""
     if spec.kind == "ranges":
         return Bags.from_ranges(numbers[..., 0], numbers[..., 1], sizes, weights)
+    _refuse_no_numbers(numbers, spec.kind, gaps=True)
     if spec.kind == "counts":
         return Bags(sizes, numbers, weights)
     if spec.kind == "sample":
@@ -188,18 +198,32 @@ def _inexact(
         raise InputError(*error.args, *remedy) from None
 
 
-def _refuse_no_numbers(numbers: FloatArray) -> None:
-    for bad, what in ((~np.isfinite(numbers), "no number"), (numbers < 0, "a negative number")):
-        if (bag := first(bad.any(axis=1))) is not None:
-            raise InputError(
-                Place("bag", bag),
-                f" has {what} for a class: {numbers[bag].tolist()}. Give a ",
-                "count or share of 0 or more for each, or say ",
+def _refuse_no_numbers(numbers: FloatArray, kind: str, gaps: bool = False) -> None:
+    """Refuse numbers that are negative, infinite or, without `gaps`, missing."""
+    bad = (numbers < 0) | np.isinf(numbers) | (np.isnan(numbers) & (not gaps))
+    if (bag := first(bad.any(axis=1))) is None:
+        return
+    c = int(np.argmax(bad[bag]))
+    value = numbers[bag, c]
+    lonely = value < 0 and np.isnan(numbers[bag]).any()  # nothing else is known of the bag
+    counted = kind in ("auto", "counts")
+    remedy: list[Any] = ["Give a number of 0 or more for each class."]
+    if counted and np.isnan(value):
+        remedy = ["If nobody knows the count, say ", Option("labels_are", "counts"), "."]
+    elif counted and value < 0:
+        remedy = ["If it stands for a count that nobody knows, "]
+        if lonely:
+            remedy += ["leave the bag and its rows out"]
+        else:
+            remedy += [
+                "leave its cell empty (or give NaN) and say ",
                 Option("labels_are", "counts"),
-                " if some counts are not known, ",
-                Option("labels_are", Laplace(4)),
-                " if noise made them negative.",
-            )
+            ]
+        remedy += ["; if noise made it negative, say ", Option("labels_are", Laplace(4))]
+        remedy += [", with the noise that was added."]
+    has = " has no number for " if np.isnan(value) else f" has {value:g} for "
+    of = "" if lonely else f": {numbers[bag].tolist()}"
+    raise InputError(Place("bag", bag), has, Place("class", c), f"{of}. ", *remedy)
 
 
 def _shares(sizes: IntArray, numbers: FloatArray, kind: str) -> FloatArray | None:
@@ -208,31 +232,50 @@ def _shares(sizes: IntArray, numbers: FloatArray, kind: str) -> FloatArray | Non
     if kind == "relative":
         return numbers / _not_zero(totals)[:, None]
     are_counts = (numbers == np.rint(numbers)).all(axis=1) & (totals == sizes)
-    are_counts &= kind != "proportions"
-    if are_counts.all():
+    if are_counts.all() and kind != "proportions":
         return None
-    unit = None if kind == "counts" else shares_unit(numbers)
+    unit = shares_unit(numbers)
     # In doubt, counts of bags of 100, a few of which have lost a row, are a mistake.
-    if unit == 1 or (unit == 100 and 2 * are_counts.sum() <= len(numbers)):
+    few = kind == "proportions" or 2 * are_counts.sum() <= len(numbers)
+    if kind != "counts" and (unit == 1 or (unit == 100 and few)):
         return numbers / unit
     no_shares = (np.abs(totals - 1) > rounding_slack(numbers)) | (kind == "counts")
     neither = no_shares & ~are_counts
     bag = int(np.argmax(neither if neither.any() else no_shares))
+    counts, shares = f"counts must sum to its {sizes[bag]} rows", "shares to 1 (or all to 100)"
+    expected = {"counts": counts, "proportions": "shares must sum to 1 (or all to 100)"}
     raise InputError(
         "the numbers of ",
         Place("bag", bag),
-        f" sum to {totals[bag]:g}: {numbers[bag].tolist()}",
-        f"; counts must sum to its {sizes[bag]} rows, shares to 1 (or all to 100). Leave out "
-        "totals and other columns that are no classes. Say ",
-        Option("labels_are", "relative"),
-        " if they are of another group with the same shares, ",
-        Option("labels_are", "sample"),
-        " if the rows are a random sample of it, ",
-        Option("labels_are", Laplace(4)),
-        " if they are noisy, ",
-        Option("labels_are", "rounded"),
-        " if they were rounded.",
+        f" sum to {totals[bag]:g}: {numbers[bag].tolist()}; ",
+        f"{expected.get(kind, f'{counts}, {shares}')}. ",
+        *_remedy_of_sums(numbers, kind, bool(are_counts.all()), unit),
     )
+
+
+def _remedy_of_sums(
+    numbers: FloatArray, kind: str, are_counts: bool, unit: float | None
+) -> list[Any]:
+    """What to say of numbers whose sums are not what `kind` asks for: only what will be taken."""
+    if are_counts:
+        return [
+            "These are counts of the rows in every bag: say ",
+            Option("labels_are", "counts"),
+            ".",
+        ]
+    if unit is not None and kind == "counts":
+        return ["These are shares in every bag: say ", Option("labels_are", "proportions"), "."]
+    totals, whole = numbers.sum(axis=1), bool((numbers == np.rint(numbers)).all())
+    remedy: list[Any] = ["Leave out totals and other columns that are no classes. Say "]
+    remedy += [Option("labels_are", "relative")]
+    remedy += [" if they are of another group with the same shares"]
+    if whole:
+        remedy += [", ", Option("labels_are", "sample"), " if the rows are a random sample of it"]
+    if kind != "proportions":
+        remedy += [", ", Option("labels_are", Laplace(4)), " if they are noisy"]
+    if any((np.abs(totals / unit - 1) < 0.1).all() for unit in (1, 100)):
+        remedy += [", ", Option("labels_are", "rounded"), " if they were rounded"]
+    return [*remedy, "."]
 
 
 def _not_zero(totals: FloatArray) -> FloatArray:
@@ -315,7 +358,7 @@ def shares_of(numbers: FloatArray, spec: LabelSpec) -> tuple[FloatArray, FloatAr
     plain = {"sample": LabelSpec("relative"), "rounded": LabelSpec("proportions")}
     spec = plain.get(spec.kind, spec)
     numbers = with_rest(numbers, spec)
-    _refuse_no_numbers(numbers)
+    _refuse_no_numbers(numbers, spec.kind)
     totals = _not_zero(numbers.sum(axis=1))
     shares: FloatArray = numbers / totals[:, None]
     whole = (numbers == np.rint(numbers)).all(axis=1)
@@ -326,11 +369,18 @@ def shares_of(numbers: FloatArray, spec: LabelSpec) -> tuple[FloatArray, FloatAr
         return shares, np.full(len(totals), UNKNOWN_TOTAL)
     off = np.minimum(np.abs(totals - 1), np.abs(totals / 100 - 1))
     bag = int(np.argmin(whole) if spec.kind == "counts" else np.argmax(off))
+    remedy: list[Any] = [
+        Option("labels_are", "relative"),
+        " if they are counts that are not whole.",
+    ]
+    if whole.all():
+        remedy = [Option("labels_are", "counts"), ", for they are whole numbers in every bag."]
+    elif spec.kind == "counts" and shares_unit(numbers) is not None:
+        remedy = [Option("labels_are", "proportions"), ", for they are shares in every bag."]
     raise InputError(
         "the numbers of ",
         Place("bag", bag),
         f" sum to {totals[bag]:g}: {numbers[bag].tolist()}",
         "; shares must sum to 1 (or all to 100), and counts must be whole numbers. Say ",
-        Option("labels_are", "relative"),
-        " if they are counts that are not whole.",
+        *remedy,
     )

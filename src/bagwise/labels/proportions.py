@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import FloatArray, IntArray
+from bagwise.bags import FloatArray, IntArray, bags_of_other_rows
 from bagwise.bags.arrays import without_torch
-from bagwise.errors import InputError
-from bagwise.labels.counts_or_shares import with_rest
+from bagwise.errors import BagwiseWarning, InputError, naming
+from bagwise.labels.counts_or_shares import if_they_are_counts, with_rest
 from bagwise.labels.label_spec import LabelSpec
 
 Proportions = Any
@@ -288,7 +289,13 @@ def _of_second_class(
             f"model knows {len(names)} classes: {_listed(names)}."
         )
     numbers = np.stack([np.full(len(values), np.nan), values], axis=1)
-    return names, with_rest(numbers, spec, sizes, known, percent=False)
+    with naming(class_=names.tolist()):
+        numbers = with_rest(numbers, spec, sizes, known, percent=False)
+    counts = if_they_are_counts(values, sizes) if spec.kind == "proportions" else []
+    if counts and (values > 1).any() and len(bags_of_other_rows(values[:, None] / 100, sizes)):
+        what = "the numbers of one class are taken for percentages, but are none of the bags' rows."
+        warnings.warn(BagwiseWarning(what, *counts), stacklevel=6)  # whoever called `fit`
+    return names, numbers
 
 
 def _check_known(

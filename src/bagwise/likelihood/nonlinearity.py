@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr
 
 from bagwise.bags import Bags, FloatArray
 from bagwise.likelihood.coefficients import LinearFit
@@ -14,6 +15,7 @@ _BAGS_PER_SCORE = 5  # bags for each coefficient, below which nothing can be sai
 _MOST_COLUMNS = 200
 _CLIPPED = 3.0  # standard deviations
 _LARGE = 5.0  # standard deviations of one score, or of the sum of all their squares
+_SURE = 0.01  # probability of such scores where a model is linear
 _ALIKE = 1e-6  # share of a score's squares below which the linear ones say it all
 
 
@@ -78,6 +80,18 @@ def nonlinearity_scores(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> FloatAr
         new = squares > _ALIKE * (s**2).sum(axis=0)
         found.append(e.sum(axis=0)[new] / np.sqrt(squares[new]))
     return np.concatenate(found)
+
+
+def is_nonlinear(scores: FloatArray | None) -> bool:
+    """Whether a score is larger than chance would make the largest of so many in one of a hundred
+    tables (Bonferroni); False where they are not known.
+
+    >>> is_nonlinear(np.array([0.3, -2.7])), is_nonlinear(np.array([0.3, -3.1]))
+    (False, True)
+    """
+    if scores is None or not len(scores):
+        return False
+    return bool(2 * len(scores) * ndtr(-np.abs(scores).max()) < _SURE)
 
 
 def may_be_nonlinear(scores: FloatArray | None) -> bool:

@@ -26,7 +26,7 @@ from bagwise.autograd.logits import (
     refuse_nan_rows,
 )
 from bagwise.autograd.operator import is_traced
-from bagwise.bags import Bags, FloatArray, Groupings
+from bagwise.bags import Bags, FloatArray, Groupings, check_bags
 from bagwise.errors import InputError
 from bagwise.losses.instance_losses import Reduction, reduced, weighted_cross_entropy
 from bagwise.posterior import bag_posterior
@@ -63,6 +63,7 @@ def rc_loss(
     >>> rc_loss(torch.zeros(2, 2), bags, stored)
     tensor(0.6931)
     """
+    check_bags(bags, "rc_loss")
     check_logits(logits, bags)
     check_stored(stored_log_probs, bags)
     weights = bag_posterior(stored_log_probs.detach(), bags, engine, **options).weights
@@ -150,6 +151,7 @@ def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean"
     >>> dllp_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))
     tensor(0.6931)
     """
+    check_bags(bags, "dllp_loss")
     check_logits(logits, bags)
     if bags.row_labels is not None:
         raise InputError(
@@ -186,6 +188,7 @@ def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean")
     >>> pvc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))      # -log(1/2) twice, / 2
     tensor(0.6931)
     """
+    check_bags(bags, "pvc_loss")
     check_logits(logits, bags)
     if bags.row_labels is not None or bags.potentials is not None:
         raise InputError(
@@ -236,6 +239,7 @@ def ot_loss(
     >>> ot_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]), torch.zeros(2, 2))
     tensor(0.6931)
     """
+    check_bags(bags, "ot_loss")
     return rc_loss(
         logits,
         bags,
@@ -271,6 +275,7 @@ def pll_loss(
     >>> pll_loss(torch.tensor([[2., 0., 5.]]), Bags([1], [[1, 0, 0]]), stored)
     tensor(3.0550)
     """
+    check_bags(bags, "pll_loss")
     check_logits(logits, bags)
     check_stored(stored_log_probs, bags)
     absent = (most(bags) == 0).to(logits.device)[bag_of_row(bags, logits.device)]

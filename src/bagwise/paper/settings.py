@@ -9,7 +9,17 @@ from itertools import dropwhile
 from typing import Any
 
 from bagwise.augmentations import AUGMENTATIONS, find_augmentation
-from bagwise.checks import any_number, check_all, list_of, plain, record, short_text, whole, wrong
+from bagwise.checks import (
+    Where,
+    any_number,
+    check_all,
+    list_of,
+    plain,
+    record,
+    short_text,
+    whole,
+    wrong,
+)
 from bagwise.errors import InputError
 from bagwise.methods import METHODS, Method, make_method, takes
 from bagwise.networks import MODELS
@@ -161,7 +171,7 @@ LATER = {
 }
 
 
-def _pairs(options: Any, place: str) -> Pairs:
+def _pairs(options: Any, place: Where) -> Pairs:
     """Names and values, sorted, from a mapping or from pairs as JSON has them."""
     if isinstance(options, list | tuple):
         if not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in options):
@@ -172,14 +182,14 @@ def _pairs(options: Any, place: str) -> Pairs:
     return tuple(sorted(frozen.items()))
 
 
-def _single(value: Any, place: str) -> None:
+def _single(value: Any, place: Where) -> None:
     if isinstance(value, str):
         short_text(value, place)
     elif not isinstance(value, bool | None):
         any_number(value, place)
 
 
-def _single_or_several(value: Any, place: str) -> None:
+def _single_or_several(value: Any, place: Where) -> None:
     """Also several numbers: betas of Adam, milestones of a schedule."""
     if isinstance(value, list | tuple):
         list_of(any_number, 1)(list(value), place)

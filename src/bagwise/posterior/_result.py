@@ -9,8 +9,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import Bags, FloatArray, Groupings, IntArray
-from bagwise.errors import InputError, InputTypeError
+from bagwise.bags import Bags, FloatArray, Groupings, IntArray, check_bags
+from bagwise.errors import InputError
 from bagwise.posterior._flow import assign_potentials, possible_classes
 from bagwise.posterior._kernels import kernel
 from bagwise.posterior._tilt import assign, classes_by_count
@@ -66,8 +66,7 @@ class Posterior(NamedTuple, Generic[Values]):
 
 def check_shapes(log_probs: Any, bags: Bags | Groupings, name: str = "log_probs") -> None:
     """Refuse an array or a tensor that cannot be log-probabilities of these bags' instances."""
-    if not isinstance(bags, (Bags, Groupings)):
-        raise InputTypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
+    check_bags(bags)
     is_array = isinstance(log_probs, np.ndarray)
     if not (log_probs.dtype.kind == "f" if is_array else log_probs.is_floating_point()):
         raise InputError(f"{name} has dtype {log_probs.dtype}; a floating type is expected.")

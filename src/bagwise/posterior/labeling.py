@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import Bags, FloatArray, IntArray, Potentials
+from bagwise.bags import Bags, FloatArray, IntArray, Potentials, check_bags
 from bagwise.errors import InputError
 from bagwise.posterior._engine import bridge, is_given_tensor, plain
 from bagwise.posterior._flow import assign_potentials, possible_classes
@@ -50,6 +50,7 @@ def most_probable_labeling(log_probs: Any, bags: Bags) -> Any:
     array([[4, 1],
            [0, 2]])
     """
+    check_bags(bags, "most_probable_labeling")
     if is_given_tensor(log_probs):
         return bridge().labeling_of_tensor(log_probs, bags)
     log_p, _ = checked(plain(log_probs, bags), bags)

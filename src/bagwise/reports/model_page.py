@@ -39,7 +39,10 @@ class Answers:
 
 
 def model_report(
-    model: FittedTable, source: str = "fit.json of the model folder", answers: Answers | None = None
+    model: FittedTable,
+    source: str = "fit.json of the model folder",
+    answers: Answers | None = None,
+    word_option: fit_words.WordOption = str,
 ) -> str:
     """One HTML page about what was fitted, how well, and what to look at.
 
@@ -47,6 +50,7 @@ def model_report(
         model: a fitted one.
         source: what its facts were read from, for messages.
         answers: what rows say about it.
+        word_option: how the reader names an option.
     """
     try:
         facts = model.facts
@@ -64,6 +68,7 @@ def model_report(
         as_date=lambda days: np.datetime64(round(days), "D"),
         true_or_given=fit_words.true_or_given(facts.data),
         fit_words=fit_words,
+        verdict=fit_words.verdict(facts, word_option),
         table_words=table_words,
         surprising=[(bag, _most_different(bag)) for bag in facts.surprising],
         most_rows=_MOST_ROWS,

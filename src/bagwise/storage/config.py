@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from bagwise.checks import (
     Check,
+    Where,
     any_number,
     anything,
     flag,
@@ -32,7 +33,7 @@ _KINDS = "biufUO"
 _LARGEST = 2**28  # bytes of class labels
 
 
-def _label(value: Any, place: str) -> None:
+def _label(value: Any, place: Where) -> None:
     """A class label: text, a number, true or false."""
     if isinstance(value, str):
         text(value, place)
@@ -40,7 +41,7 @@ def _label(value: Any, place: str) -> None:
         any_number(value, place)
 
 
-def _dtype(value: Any, place: str) -> None:
+def _dtype(value: Any, place: Where) -> None:
     text(value, place)
     try:
         kind = np.dtype(value).kind
@@ -50,7 +51,7 @@ def _dtype(value: Any, place: str) -> None:
         raise wrong(value, place, "a numpy type of text or numbers")
 
 
-def _share_or_auto(value: Any, place: str) -> None:
+def _share_or_auto(value: Any, place: Where) -> None:
     if value != "auto":
         number(0, 1)(value, place)
 

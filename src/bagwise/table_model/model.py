@@ -280,20 +280,8 @@ class TableModel:
     # --- for people
 
     def summary(self) -> Summary:
-        """What was learned from, what was chosen, and how far to trust it."""
-        facts = self.facts
-        data = facts.data
-        table = [fit_words.BY_CLASS, *fit_words.by_class(facts)]
-        lines = [
-            f"{data.rows_used:,} rows in {data.n_bags:,} bags, {data.n_features} features",
-            *([f"Groupings: {fit_words.groupings(data)}"] if data.groupings else []),
-            f"Model: {fit_words.settings(facts.settings)}",
-            "",
-            *(f"{n[:20]:<20} {s:>13} {e:>11} {r:>12}" for n, s, e, r in table),
-            "",
-            *fit_words.paragraphs(facts),
-        ]
-        return Summary("\n".join(lines))
+        """What was learned from, what was left out and chosen, and how far to trust it."""
+        return Summary(fit_words.summary(self.facts, self.fitted.columns.left_out))
 
     def report(self, path: str | Path, *, force: bool = False) -> None:
         """Write an HTML page about the model.
@@ -323,11 +311,12 @@ class TableModel:
         )
 
     def _repr_html_(self) -> str:
-        """For notebooks: verdict, held-out bags, effects."""
+        """For notebooks: what was left out, verdict, held-out bags, effects."""
         facts = self.facts
+        left_out = fit_words.left_out(facts, self.fitted.columns.left_out)
         parts = [
             f"<p><b>{html.escape(repr(self))}</b></p>",
-            *(f"<p>{html.escape(text)}</p>" for text in fit_words.paragraphs(facts)),
+            *(f"<p>{html.escape(text)}</p>" for text in (*left_out, *fit_words.paragraphs(facts))),
             _html_table(fit_words.BY_CLASS, fit_words.by_class(facts)),
         ]
         if self.fitted.of_intervals:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
@@ -13,6 +14,7 @@ from bagwise.table_model.model import Names, TableModel
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
 from bagwise.tables.read.paths import columns_of
+from bagwise.wording import fit_words
 
 if TYPE_CHECKING:
     from bagwise.labels.label_spec import LabelsAre
@@ -45,15 +47,19 @@ def fit(
 ) -> TableModel:
     r"""Learn to classify the rows of a table from the label counts or proportions of their bags.
 
+    Columns that say nothing are left out: `TableModel.summary()` lists them with the bags that were
+    skipped, and so does `logging` at level INFO.
+
     Args:
         rows: the table: a data frame (pandas, polars, pyarrow or anything else that speaks Arrow),
             or CSV, TSV and Parquet files: a path, a folder, a pattern or a list of these.
         bag: the column that says which bag a row is in; several where it takes several.
         labels: what is known of each bag: a frame or a file with the bag's columns and a column of
             counts or proportions for each class; or with the bag, a class and a number in each row.
-            The bag's columns may be the index of a pandas frame. Where the same rows are counted in
-            several ways, a table for each, by the bag's columns: `{"ward": by_ward, "age_group":
-            by_age}`; `bag` is then left out.
+            The bag's columns may be the index of a pandas frame, or, with the class, that of a
+            pandas series: `rows.groupby("ward")["label"].value_counts()`. Where the same rows are
+            counted in several ways, a table for each, by the bag's columns: `{"ward": by_ward,
+            "age_group": by_age}`; `bag` is then left out.
         labels_are: what the numbers are: "counts", "proportions", "relative" (counts of another
             total), or how they are known where they are not exact: `bagwise.Laplace(4)`, "ranges",
             "rounded", "sample". "auto" tells counts from proportions. Of several groupings it may
@@ -71,7 +77,7 @@ def fit(
         bag_effects: give each bag an intercept of its own (linear model).
         seed: random seed.
         out: a folder in which the model is saved; an interrupted fit resumes from there.
-        memory: for files larger than memory, how much of it may be used: "2GB".
+        memory: for files larger than memory, how much of it may be used: "2GB". Not for frames.
         progress: show progress bars, on a terminal or in a notebook.
         **more: `joint`, with several groupings: learn from all counts together (True), from each
             grouping by itself (False), or as held-out bags prefer it (None); how models are trained
@@ -121,9 +127,12 @@ def fit(
     )
     options_of_model = ModelOptions(model, bag_effects, joint, steps)
     fitted = fit_table(rows, counts, columns, options_of_model, work)
+    for line in fit_words.left_out(fitted.facts, fitted.columns.left_out):
+        _log.info(line)
     return TableModel(fitted, FrameMaker(FrameMaker.like(rows).kind))
 
 
+_log = logging.getLogger("bagwise")
 _TRAINING = ("method", "engine", "method_options", "lr", "epochs")
 _PLACE = ("store", "ray", "limits", "command")
 

@@ -56,10 +56,10 @@ class ModelOptions:
 
     def __post_init__(self) -> None:
         try:
-            one_of("auto", *MODELS)(self.model, "model")
+            one_of("auto", *MODELS)(self.model, Option("model"))
         except InputError as error:
-            raise UsageError(str(error)) from None
-        whole(0, 2**32 - 1)(self.training.seed, "seed")
+            raise UsageError(*error.args) from None
+        whole(0, 2**32 - 1)(self.training.seed, Option("seed"))
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.network_room import REMEDY, network_room, there_is_torch
 from bagwise.tables.model.stored_covariance import fit_of, intervals_of
+from bagwise.tables.read.frames import is_frame
 from bagwise.tables.read.source import Table
 from bagwise.tables.search import linear_candidates as linear
 from bagwise.tables.search.candidate import Trial, choose
@@ -119,6 +120,12 @@ class _Fit:
     def _read(self, data: Table) -> Store | None:
         """Read the rows, and decide what is tried on them; the store that has them, if one does."""
         work, counts, columns = self.work, self.counts, self.columns
+        if work.memory is not None and is_frame(data):
+            raise InputError(
+                Option("memory"),
+                f" is for files, and the rows are a {type(data).__name__}, which is in memory as a "
+                "whole. Leave it out, or write the rows to a Parquet file and give its path.",
+            )
         if work.memory is not None:
             refuse_what_needs_memory(self.steps.method, columns.row_labels, work.ray is not None)
         elif work.store is not None:
@@ -284,7 +291,7 @@ class _Fit:
             else:
                 assert networks is not None
                 trials += networks.trials(name, trials[0] if trials else None)
-        return trials if self.model.bag_effects else choose(trials, self.targets.bags), networks
+        return trials if self.model.bag_effects else choose(trials, self.encoded), networks
 
     def _with_joint(self, trials: list[Trial], kept: Workspace) -> list[Trial]:
         """With the linear model of all groupings together: where it is asked for instead of the

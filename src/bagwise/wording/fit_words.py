@@ -5,21 +5,26 @@ Facts are codes and numbers (`bagwise.tables.model.fit_facts`); only here are th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-from bagwise.wording import counted
+from bagwise.errors import Option
+from bagwise.wording import counted, table_words
 from bagwise.wording.table_words import label_numbers
 
 if TYPE_CHECKING:
+    from bagwise.tables.encode.columns import LeftOut
     from bagwise.tables.model.fit_facts import DataFacts, FitFacts, FitSettings, Tried
 
 _MODELS = {"linear": "linear model", "mlp": "perceptron"}
 _SURE = {True: "too sure of itself", False: "not sure enough"}
+WordOption: TypeAlias = Callable[[Option], str]
+"""How the reader names an option; `str` as Python does."""
+_MOST_BAGS = 8  # that are named
 BY_CLASS = ("class", "overall share", "mean error", "correlation")  # what `by_class` shows
 
 
-def verdict(facts: FitFacts) -> str:
+def verdict(facts: FitFacts, word_option: WordOption = str) -> str:
     """How far the model can be trusted, judged by bags it has not seen."""
     held_out = facts.held_out
     overall = "the overall shares"
@@ -35,15 +40,49 @@ def verdict(facts: FitFacts) -> str:
         "nothing": f"The model does not beat {overall}: {gain} The columns may say little about "
         "the classes, or the bags may be too few or too similar.",
     }[facts.verdict]
-    parts = [_errors(facts), found, _overconfidence(facts), _bag_effects(facts)]
+    parts = [_errors(facts), found, _overconfidence(facts), _bag_effects(facts, word_option)]
     return " ".join(filter(None, parts))
 
 
-def paragraphs(facts: FitFacts) -> list[str]:
+def paragraphs(facts: FitFacts, word_option: WordOption = str) -> list[str]:
     """Verdict, calibration and limitations, as far as there is something to say."""
     limits = "; ".join(limitations(facts).values())
-    found = [verdict(facts), calibration(facts), f"Limitations: {limits}." if limits else ""]
-    return [text for text in found if text]
+    limits = f"Limitations: {limits}." if limits else ""
+    return [x for x in (verdict(facts, word_option), calibration(facts), limits) if x]
+
+
+def summary(facts: FitFacts, columns_left_out: Mapping[str, LeftOut]) -> str:
+    """What was learned from and what was not, what was chosen, and how far to trust it."""
+    data = facts.data
+    rows = f"{data.rows_used:,} rows"
+    if data.rows_used < data.rows:
+        rows = f"{data.rows_used:,} of {data.rows:,} rows"
+    return "\n".join(
+        [
+            f"{rows} in {data.n_bags:,} bags, {data.n_features} features",
+            *([f"Groupings: {groupings(data)}"] if data.groupings else []),
+            *left_out(facts, columns_left_out),
+            f"Model: {settings(facts.settings)}",
+            "",
+            *(
+                f"{n[:20]:<20} {s:>13} {e:>11} {r:>12}"
+                for n, s, e, r in (BY_CLASS, *by_class(facts))
+            ),
+            "",
+            *paragraphs(facts),
+        ]
+    )
+
+
+def left_out(facts: FitFacts, columns: Mapping[str, LeftOut]) -> list[str]:
+    """Which bags and columns were not learned from, a line for each kind."""
+    data, names = facts.data, facts.data.bags_left_out_names[:_MOST_BAGS]
+    lines = []
+    if data.bags_left_out:
+        more = ", ..." if data.bags_left_out > len(names) else ""
+        lines.append(f"Bags left out: {data.bags_left_out:,} ({', '.join(names)}{more})")
+    why = (f"{name} ({table_words.left_out(reason)})" for name, reason in columns.items())
+    return lines + ([f"Columns left out: {', '.join(why)}"] if columns else [])
 
 
 def _errors(facts: FitFacts) -> str:
@@ -86,9 +125,10 @@ def _overconfidence(facts: FitFacts) -> str:
     )
 
 
-def _bag_effects(facts: FitFacts) -> str:
+def _bag_effects(facts: FitFacts, word_option: WordOption) -> str:
     """What bag effects do here, or might do."""
-    offer = "Try bag effects (`bagwise fit --bag-effects`): each bag gets its own intercept."
+    option = word_option(Option("bag_effects", True))
+    offer = f"Try bag effects, {option} of fit: each bag gets its own intercept."
     differ = facts.bags_differ
     if facts.bag_effects == "idle":
         return "Bags do not differ by more than their rows explain: the bag effects do nothing."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from bagwise.wording import counted
 if TYPE_CHECKING:
     from bagwise.tables.encode.columns import LeftOut, Surprises
     from bagwise.tables.use.effects import Effect
+    from bagwise.tables.use.evaluate import Scores
 
 _UNITS = {
     "boolean": "true instead of false",
@@ -58,6 +60,22 @@ def surprises(found: Surprises) -> list[str]:
         for name, n in getattr(found, kind).items()
         if n
     ]
+
+
+def scores(found: Scores) -> list[str]:
+    """How good predictions are, and what is easy to reach."""
+    auc = "none" if math.isnan(found.macro_auc) else f"{found.macro_auc:.4f}"
+    lines = [
+        f"{counted(found.n, 'row', 'rows')}: accuracy {found.accuracy:.2%}, "
+        f"log loss {max(found.log_loss, 0.0):.4f}, AUC {auc} (mean of the classes), "
+        f"expected calibration error {found.calibration_error:.4f}",
+        f"For comparison: always the most frequent class, accuracy {found.most_frequent:.2%}; "
+        f"the overall shares for every row, log loss {found.constant_log_loss:.4f}",
+    ]
+    if found.unlabelled:
+        said = counted(found.unlabelled, "row has no label and is", "rows have no label and are")
+        lines.append(f"{said} left out.")
+    return lines
 
 
 def label_numbers(spec: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bagwise.checks import Check, flag, list_of, maybe, number, record, text, whole, wrong
+from bagwise.checks import Check, Where, flag, list_of, maybe, number, record, text, whole, wrong
 from bagwise.errors import InputError
 from bagwise.tables.encode.hashing import hashed
 from bagwise.tables.read.notation import DATE_STYLES, STYLES, UNITS, Style, Written
@@ -302,14 +302,14 @@ def _places(texts: pa.Array, column: Column) -> tuple[npt.NDArray[np.int64], npt
     return index, texts.is_null().to_numpy(zero_copy_only=False)
 
 
-def _unseen(value: Any, place: str) -> None:
+def _unseen(value: Any, place: Where) -> None:
     """Checked elsewhere."""
 
 
 def _one_of(names: Iterable[str]) -> Check:
     known = tuple(names)
 
-    def check(value: Any, place: str) -> None:
+    def check(value: Any, place: Where) -> None:
         if not isinstance(value, str) or value not in known:
             raise wrong(value, place, f"one of {', '.join(map(repr, known))}")
 
@@ -344,7 +344,7 @@ def _reason(why: str | dict[str, str]) -> LeftOut:
     return LeftOut("as_written", why) if isinstance(why, str) else LeftOut(**why)  # type: ignore[arg-type]
 
 
-def _made(item: dict[str, Any], place: str) -> Column:
+def _made(item: dict[str, Any], place: Where) -> Column:
     """A column of a file whose fields are each what they should be, if they also go together."""
     log = item.get("log")
     parts = {

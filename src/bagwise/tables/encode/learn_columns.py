@@ -135,10 +135,11 @@ def ordered_of(value: str | Iterable[str] | Ordered | None) -> dict[str, list[st
         if len(trimmed) < 2 or not all(trimmed) or len(set(trimmed)) < len(trimmed) or not name:
             given = f"{name}={'<'.join(levels)}"
             raise InputError(
-                f"ordered is {given!r}; a column and its values are expected, each once and the "
-                "lowest first, size=S<M<L for one."
+                Option("ordered"),
+                f" is {given!r}; a column and its values are expected, each once and the "
+                "lowest first, size=S<M<L for one.",
             )
         if name in found:
-            raise InputError(f"ordered names the column {name!r} twice.")
+            raise InputError(Option("ordered"), f" names the column {name!r} twice.")
         found[name] = trimmed
     return found

@@ -212,11 +212,12 @@ def numbers_of_cells(
         return np.stack([low, high], axis=-1), LabelSpec("ranges")
     if np.isnan(low).any() and spec.kind not in ("counts", "rounded", "noisy"):
         row, c = np.argwhere(np.isnan(low))[0]
+        word = {"auto": "counts", "proportions": "rounded"}.get(spec.kind)
+        remedy = [" If some numbers are not known, say ", Option("labels_are", word)]
         raise InputError(
             f"the column {columns[c]!r} of {name} has no number in row {row + 1}; a count or a "
-            "proportion is expected, 0 if there are none. If some counts are not known, say ",
-            Option("labels_are", "counts"),
-            f": {UNKNOWN} and empty cells are then unknown.",
+            "proportion is expected, 0 if there are none.",
+            *([*remedy, f": {UNKNOWN} and empty cells are then unknown."] if word else []),
         )
     return low, spec.with_rounding(low)
 

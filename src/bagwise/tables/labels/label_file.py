@@ -79,7 +79,7 @@ def read_labels(
     then, or most bags have several rows. Counts may have ranges such as "<5" among them.
 
     Args:
-        labels: CSV, TSV or Parquet, or a data frame.
+        labels: CSV, TSV or Parquet, a data frame, or a pandas series of numbers by bag and class.
         key: names of the bag's columns.
         classes: the class columns to use of a wide file; all but the bag's if not given. Where it
             has the column of one class alone, maybe with a total, a second one has the rest.
@@ -121,10 +121,17 @@ def _read(
 ) -> LabelTable:
     if not key:
         raise InputError("no bag column is given; name the column that says which bag a row is in.")
+    if type(labels).__name__ == "Series" and getattr(labels, "index", None) is not None:
+        labels = labels.to_frame("count" if labels.name is None else labels.name)  # of pandas
     source = open_rows(labels, keys=key, name="the table of labels")
     name = source.name
     if known is not None and set(known) <= set(source.schema.names):
         classes = known
+    if unnamed := _unnamed_levels(labels, key, source):
+        raise InputError(
+            f"{name} has no column {unnamed!r}, and its index has no name. Give it one: "
+            f".rename_axis([{unnamed!r}{', ...' * (labels.index.nlevels > 1)}])."
+        )
     source.require(key)
     batches = [pa.Table.from_batches([batch]).cast(source.schema) for batch in source.batches()]
     table = pa.concat_tables([pa.Table.from_batches([], source.schema), *batches])
@@ -197,6 +204,14 @@ def _read(
     numbers, are = numbers_of_cells({column: cells[column] for column in others}, name, spec)
     found = LabelTable(ids.to_pylist(), others, numbers, name, are, source.files)
     return found if known is None else _of_known(found, known, may_lack=False)
+
+
+def _unnamed_levels(labels: Table, key: Sequence[str], source: RowSource) -> str | None:
+    """The bag's column that is missing, where a pandas index without a name may be it."""
+    missing = [name for name in key if name not in source.schema.names]
+    levels = getattr(getattr(labels, "index", None), "names", ())
+    is_numbering = type(getattr(labels, "index", None)).__name__ == "RangeIndex"
+    return missing[0] if missing and None in levels and not is_numbering else None
 
 
 def _has_number(cells: Cells | None) -> bool:

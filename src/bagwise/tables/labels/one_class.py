@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import warnings
+from typing import Any
 
 import numpy as np
 
 from bagwise.bags import FloatArray, IntArray, bags_of_other_rows
 from bagwise.errors import BagwiseWarning, InputError, Option, naming
-from bagwise.labels.counts_or_shares import with_rest
+from bagwise.labels.counts_or_shares import if_they_are_counts, with_rest
 from bagwise.tables.labels.label_file import LabelTable
 
 _MEANS = ("mean", "means", "avg", "average", "median", "score", "scores", "points", "index", "gpa")
@@ -26,19 +27,20 @@ def completed(labels: LabelTable, sizes: IntArray) -> FloatArray:
         labels: of all bags of the label file.
         sizes: (B,) how many rows each of them has.
     """
-    with naming(bag=labels.ids):
+    with naming(bag=labels.ids, class_=labels.classes):
         numbers = with_rest(labels.numbers, labels.label_spec, sizes)
     if numbers is not labels.numbers:
         c = int(np.argmin(np.isnan(labels.numbers).all(axis=0)))
         own, totals = numbers[:, c], numbers.sum(axis=1)
         if ((own != np.rint(own)) | (totals != sizes))[sizes > 0].any():
-            _doubt_shares(labels, labels.classes[c], own / np.maximum(totals, 1), sizes)
+            _doubt_shares(labels, c, own / np.maximum(totals, 1), sizes)
     return numbers
 
 
-def _doubt_shares(labels: LabelTable, name: str, shares: FloatArray, sizes: IntArray) -> None:
+def _doubt_shares(labels: LabelTable, c: int, shares: FloatArray, sizes: IntArray) -> None:
     """Refuse numbers that are shares of other rows, or none at all; warn where that was said."""
-    there = np.flatnonzero(sizes)
+    name, there = labels.classes[c], np.flatnonzero(sizes)
+    doubt: list[Any]
     odd = there[bags_of_other_rows(shares[there, None], sizes[there])]
     if len(odd):
         b = int(odd[0])
@@ -53,15 +55,16 @@ def _doubt_shares(labels: LabelTable, name: str, shares: FloatArray, sizes: IntA
                 Option("labels_are", "proportions"),
                 " for the nearest counts.",
             )
-        doubt = (
+        doubt = [
             f"{what} The nearest counts are taken. They should be shares of a class in a larger "
-            "group: nothing can be learned from means or other numbers."
-        )
+            "group: nothing can be learned from means or other numbers.",
+            *if_they_are_counts(labels.numbers[there, c], sizes[there]),
+        ]
     elif set(re.split(r"[^a-z]+", name.lower())) & set(_MEANS):
-        doubt = (
+        doubt = [
             f"{name!r} of {labels.source} is taken for the share of a class among a bag's rows. "
             "Nothing can be learned from it if it is a mean."
-        )
+        ]
     else:
         return
-    warnings.warn(doubt, BagwiseWarning, stacklevel=5)
+    warnings.warn(BagwiseWarning(*doubt), stacklevel=5)

@@ -79,14 +79,24 @@ def to_arrow(frame: Any, name: str, keys: Sequence[str] = ()) -> pa.Table:
         plain = [_plain_text(column) for column in table.columns]
         return pa.Table.from_arrays(plain, names=table.column_names)
     columns: dict[str, Any] = {}
-    for key in keys:
-        if key in (frame.index.names or ()) and key not in frame.columns:
-            columns[key] = _column(frame.index.get_level_values(key), key, name)
+    for level in _levels(frame, keys):
+        columns[str(level)] = _column(frame.index.get_level_values(level), level, name)
     for place, label in enumerate(frame.columns):
         if str(label) in columns:
             raise InputError(f"{name} has more than one column {str(label)!r}; rename one.")
         columns[str(label)] = _column(frame.iloc[:, place], label, name)
     return pa.table(columns)
+
+
+def _levels(frame: Any, keys: Sequence[str]) -> list[Any]:
+    """Levels of a pandas index that are columns: the keys, and where these do not tell the rows
+    apart, the others too: counts by bag and class, as `value_counts` gives them.
+    """
+    own = [key for key in keys if key in frame.index.names and key not in frame.columns]
+    others = [level for level in frame.index.names if level not in (*own, None)]
+    if not own or not others or not frame.index.to_frame()[own].duplicated().any():
+        return own
+    return own + others
 
 
 def _plain_text(column: pa.ChunkedArray) -> pa.ChunkedArray:

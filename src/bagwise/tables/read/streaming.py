@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.limits import LIMITS, Limits
 from bagwise.memory_size import shown_size
 from bagwise.tables.read.dialect import text_options
@@ -46,8 +46,9 @@ class StreamedSource(FileSource):
         needed = _LEAST + len(self.schema.names) * limits.column_bytes + self._for_parquet()
         if needed > budget:
             raise InputError(
-                f"memory is {shown_size(budget)}; with {len(self.schema.names)} columns, at least "
-                f"{-(-needed // 10**6):,} MB are needed."
+                Option("memory"),
+                f" is {shown_size(budget)}; with {len(self.schema.names)} columns, at least "
+                f"{-(-needed // 10**6):,} MB are needed.",
             )
         room = (budget - needed) // 2 // (_CELL * len(self.schema.names))
         self.batch_rows = min(max(room, _FEWEST), limits.batch_rows)

@@ -9,11 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import Bags, FloatArray
+from bagwise.bags import FloatArray
 from bagwise.errors import InputError, Option
+from bagwise.likelihood.nonlinearity import is_nonlinear, nonlinearity_scores
 from bagwise.likelihood.ridge import mean_per_instance
+from bagwise.likelihood.splits import some_bags
 from bagwise.storage.array_files import Arrays
 from bagwise.tables.model.fit_facts import Tried
+from bagwise.tables.model.stored_covariance import fit_of
+from bagwise.tables.sort.encoded_bags import EncodedBags
+
+JUDGED = 200_000  # instances by which it is judged whether a linear model misses something
 
 
 @dataclass(frozen=True)
@@ -76,12 +82,13 @@ class Trial:
         return float(self.fitted["tau"])
 
 
-def choose(trials: list[Trial], bags: Bags) -> list[Trial]:
+def choose(trials: list[Trial], data: EncodedBags) -> list[Trial]:
     """The trials, the one to take first.
 
     That is the one under which the held-out bags are most probable. But a perceptron has to be
-    better than the linear model by more than the standard error of their difference over bags: few
-    bags say little, and the simpler model is then the safer one.
+    better than the linear model by more than chance: by two standard errors of their difference
+    over bags, or by one if squares, cubes and products of columns would improve the linear model
+    (`nonlinearity_scores`). Few bags say little, and the simpler model is then the safer one.
     """
     whole = sorted((trial for trial in trials if trial.log_probs is not None), key=by_loss)
     if not whole or not math.isfinite(whole[0].bag_loss):
@@ -96,9 +103,20 @@ def choose(trials: list[Trial], bags: Bags) -> list[Trial]:
     gains = best.of_bags - linear.of_bags
     known = np.flatnonzero(np.isfinite(gains))
     if linear is not best and len(known) > 1:
-        mean, error = mean_per_instance(gains[known], bags.select(known))
-        best = linear if mean <= error else best
+        mean, error = mean_per_instance(gains[known], data.bags.select(known))
+        if mean <= error or (mean <= 2 * error and not is_nonlinear(scores_of(linear, data))):
+            best = linear
     return [best, *(trial for trial in sorted(trials, key=by_loss) if trial is not best)]
+
+
+def scores_of(linear: Trial, data: EncodedBags) -> FloatArray | None:
+    """What speaks against a linear model in some of the bags; None where that is not known."""
+    judges = some_bags(data.bags.sizes, JUDGED)
+    if linear.fitted is None or not len(judges):  # the first bag is too large
+        return None
+    few = data.select(judges)
+    fit = fit_of(linear.fitted["weights"], linear.fitted["intercept"])
+    return nonlinearity_scores(few.double(), few.bags, fit)
 
 
 def by_loss(trial: Trial) -> float:

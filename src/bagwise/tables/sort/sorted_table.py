@@ -147,8 +147,9 @@ def refuse_small_budget(bags: Bags, budget: int, limits: Limits = LIMITS) -> Non
     if needed > budget:
         largest = int(bags.sizes.max())
         raise InputError(
-            f"memory is {shown_size(budget)}; with {bags.n_classes} classes and up to {largest:,} "
-            f"rows in a bag, at least {-(-needed // 10**6):,} MB are needed."
+            Option("memory"),
+            f" is {shown_size(budget)}; with {bags.n_classes} classes and up to {largest:,} "
+            f"rows in a bag, at least {-(-needed // 10**6):,} MB are needed.",
         )
 
 

@@ -19,11 +19,12 @@ from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.read.values import category_texts, cleaned
 from bagwise.tables.use.counted_rows import weight_column
+from bagwise.wording import table_words
 
 BINS = 15
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scores:
     """What labelled rows say about a model.
 
@@ -61,6 +62,9 @@ class Scores:
     support: IntArray
     confusion: IntArray
     surprises: Surprises
+
+    def __repr__(self) -> str:
+        return "\n".join(table_words.scores(self))
 
     @property
     def macro_auc(self) -> float:
