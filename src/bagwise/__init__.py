@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Gaussian,
         Groupings,
         Laplace,
+        PrivacyBudget,
     )
     from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
     from bagwise.data.stored_bags import stored_bags
@@ -61,6 +62,7 @@ __all__ = [
     "LLPClassifier",
     "Laplace",
     "Posterior",
+    "PrivacyBudget",
     "Rounded",
     "TableModel",
     "TrainingOptions",
@@ -87,7 +89,15 @@ __version__ = "0.1.0"
 # Where the names come from; each room is imported when one of its names is first used, so that
 # `import bagwise` and `bagwise --help` need not wait for all of them.
 _ROOMS = {
-    "bags": ("Bags", "DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Groupings", "Laplace"),
+    "bags": (
+        "Bags",
+        "DiscreteGaussian",
+        "DiscreteLaplace",
+        "Gaussian",
+        "Groupings",
+        "Laplace",
+        "PrivacyBudget",
+    ),
     "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
     "data.stored_bags": ("stored_bags",),
     "errors": ("BagwiseError", "BagwiseWarning", "InputError"),

@@ -81,7 +81,8 @@ NoiseOf = Annotated[
         "--noise",
         metavar="KIND:WIDTH",
         help="What noise the counts have: laplace:4 or discrete-laplace:4 (scale), gaussian:2.5 or "
-        "discrete-gaussian:2.5 (standard deviation).",
+        "discrete-gaussian:2.5 (standard deviation). Or the privacy budget that it was made for: "
+        "laplace:epsilon=1, gaussian:epsilon=1,delta=1e-6,groupings=2.",
     ),
 ]
 Clipped = Annotated[
