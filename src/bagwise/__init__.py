@@ -34,9 +34,11 @@ if TYPE_CHECKING:
         view_loss,
     )
     from bagwise.posterior import (
+        Disclosure,
         JointPosterior,
         Posterior,
         bag_posterior,
+        disclosure,
         most_probable_labeling,
     )
     from bagwise.table_model import TableModel, fit, load
@@ -53,6 +55,7 @@ __all__ = [
     "Bags",
     "BagwiseError",
     "BagwiseWarning",
+    "Disclosure",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Gaussian",
@@ -70,6 +73,7 @@ __all__ = [
     "bag_scorer",
     "cc_loss",
     "collate",
+    "disclosure",
     "dllp_loss",
     "fit",
     "llpfc_loss",
@@ -114,7 +118,14 @@ _ROOMS = {
         "rc_loss",
         "view_loss",
     ),
-    "posterior": ("JointPosterior", "Posterior", "bag_posterior", "most_probable_labeling"),
+    "posterior": (
+        "Disclosure",
+        "JointPosterior",
+        "Posterior",
+        "bag_posterior",
+        "disclosure",
+        "most_probable_labeling",
+    ),
     "table_model": ("TableModel", "fit", "load"),
     "tables": ("read_bags",),
     "training": ("train",),
