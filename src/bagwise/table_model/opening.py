@@ -65,8 +65,8 @@ def fit(
         memory: for files larger than memory, how much of it may be used: "2GB".
         progress: show progress bars, on a terminal or in a notebook.
         **more: how models are trained step by step (`method`, `engine`, `method_options`, `lr`,
-            `epochs`), and where the work is done (`store`, `ray`, `limits`, `command`), see
-            `bagwise.tables.fit_options`.
+            `epochs`), where the work is done (`store`, `ray`, `limits`, `command`), and whether the
+            model keeps the counts of single bags (`keep_counts`), see `bagwise.tables.fit_options`.
 
     >>> import pyarrow as pa
     >>> rows = pa.table({"ward": ["A", "A", "B", "B"] * 3, "age": [20, 60, 30, 35] * 3})
@@ -112,7 +112,7 @@ def fit(
 
 
 _TRAINING = ("method", "engine", "method_options", "lr", "epochs")
-_PLACE = ("store", "ray", "limits", "command")
+_PLACE = ("store", "ray", "limits", "command", "keep_counts")
 
 
 def load(folder: str | Path) -> TableModel:
