@@ -265,7 +265,7 @@ def test_known_labels_are_certain_in_all_groupings() -> None:
 
 def test_messages_that_do_not_settle_are_warned_of_and_can_be_gone_on_from() -> None:
     log_p, groupings = made(9, CROSSED, 3, 0.3)
-    with pytest.warns(RuntimeWarning, match="did not settle to 0.0001 in 2 rounds.*damping"):
+    with pytest.warns(RuntimeWarning, match="did not settle to 0.0001 in 2 rounds.*max_rounds"):
         first = bag_posterior(log_p, groupings, max_rounds=2)
     assert (first.rounds, first.converged) == (2, False)
     kept = first.messages.copy()

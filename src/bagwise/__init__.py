@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Gaussian,
         Groupings,
         Laplace,
+        PrivacyBudget,
     )
     from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
     from bagwise.data.stored_bags import stored_bags
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
         view_loss,
     )
     from bagwise.posterior import (
+        Disclosure,
         JointPosterior,
         Posterior,
         bag_posterior,
+        disclosure,
         most_probable_labeling,
     )
     from bagwise.table_model import TableModel, fit, load
@@ -52,6 +55,7 @@ __all__ = [
     "Bags",
     "BagwiseError",
     "BagwiseWarning",
+    "Disclosure",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "Gaussian",
@@ -61,6 +65,7 @@ __all__ = [
     "LLPClassifier",
     "Laplace",
     "Posterior",
+    "PrivacyBudget",
     "Rounded",
     "TableModel",
     "TrainingOptions",
@@ -68,6 +73,7 @@ __all__ = [
     "bag_scorer",
     "cc_loss",
     "collate",
+    "disclosure",
     "dllp_loss",
     "fit",
     "llpfc_loss",
@@ -87,7 +93,15 @@ __version__ = "0.1.0"
 # Where the names come from; each room is imported when one of its names is first used, so that
 # `import bagwise` and `bagwise --help` need not wait for all of them.
 _ROOMS = {
-    "bags": ("Bags", "DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Groupings", "Laplace"),
+    "bags": (
+        "Bags",
+        "DiscreteGaussian",
+        "DiscreteLaplace",
+        "Gaussian",
+        "Groupings",
+        "Laplace",
+        "PrivacyBudget",
+    ),
     "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
     "data.stored_bags": ("stored_bags",),
     "errors": ("BagwiseError", "BagwiseWarning", "InputError"),
@@ -104,7 +118,14 @@ _ROOMS = {
         "rc_loss",
         "view_loss",
     ),
-    "posterior": ("JointPosterior", "Posterior", "bag_posterior", "most_probable_labeling"),
+    "posterior": (
+        "Disclosure",
+        "JointPosterior",
+        "Posterior",
+        "bag_posterior",
+        "disclosure",
+        "most_probable_labeling",
+    ),
     "table_model": ("TableModel", "fit", "load"),
     "tables": ("read_bags",),
     "training": ("train",),

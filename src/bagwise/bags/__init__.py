@@ -7,6 +7,7 @@ from bagwise.bags.bags import Bags
 from bagwise.bags.groupings import Grouping, Groupings, check_bags
 from bagwise.bags.noise import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, Noise
 from bagwise.bags.potentials import Potentials
+from bagwise.bags.privacy_budget import PrivacyBudget
 from bagwise.bags.rounding import bags_of_other_rows, rounding_slack
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Laplace",
     "Noise",
     "Potentials",
+    "PrivacyBudget",
     "bags_of_other_rows",
     "check_bags",
     "rounding_slack",

@@ -243,6 +243,13 @@ class Groupings:
                 left.append((place, Grouping(g.name, number[of_row], bags, rows)))
         return Unnested(left, constant, _degrees([g for _, g in left]))
 
+    @cached_property
+    def possible(self) -> npt.NDArray[np.bool_]:
+        """(N, C) labels that bounds of the counts leave possible, see `possible_labels`."""
+        from bagwise.bags.possible_labels import possible_labels  # which imports this file
+
+        return possible_labels(self, by_program=False)
+
     def others_impossible(self, log_probs: FloatArray) -> FloatArray:
         """log_probs (N, C) with -inf for what known labels rule out."""
         return others_impossible(log_probs, self.row_labels)

@@ -95,7 +95,8 @@ NoiseOf = Annotated[
         "--noise",
         metavar="KIND:WIDTH",
         help="What noise the counts have: laplace:4 or discrete-laplace:4 (scale), gaussian:2.5 or "
-        "discrete-gaussian:2.5 (standard deviation).",
+        "discrete-gaussian:2.5 (standard deviation). Or the privacy budget that it was made for: "
+        "laplace:epsilon=1, gaussian:epsilon=1,delta=1e-6,groupings=2.",
     ),
 ]
 Clipped = Annotated[
@@ -216,6 +217,13 @@ def fit(
             "given, a hidden one beside the model, removed at the end.",
         ),
     ] = None,
+    keep_counts: Annotated[
+        bool,
+        typer.Option(
+            help="Keep the counts of single bags in the model's folder, for its report. Without "
+            "them it says less, and reveals less."
+        ),
+    ] = True,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     config: Annotated[
         Path | None,
@@ -280,16 +288,17 @@ def fit(
             epochs=epochs,
             store=store,
             ray=cluster(ray_address, workers) if there_is_ray else None,
+            keep_counts=keep_counts,
             command=shlex.join(["bagwise", *sys.argv[1:]]),
         )
     fitted = found.fitted
     output.result(to_json(fitted.facts))
     show_fit(fitted)
-    console.print(
-        f"The model is in {out}. `bagwise report {out}` shows more; {out / HELD_OUT} has the "
-        f"{true_or_given(fitted.facts.data)} and predicted counts of every held-out bag.",
-        soft_wrap=True,
-    )
+    said = f"The model is in {out}. `bagwise report {out}` shows more"
+    if keep_counts:
+        true = true_or_given(fitted.facts.data)
+        said += f"; {out / HELD_OUT} has the {true} and predicted counts of every held-out bag"
+    console.print(f"{said}.", soft_wrap=True)
 
 
 def _stopped(out: Path, memory: str | None, store: Path | None) -> str:

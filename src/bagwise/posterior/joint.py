@@ -75,7 +75,8 @@ def posterior_of_groupings(
         log P ~ sum_g log P(S_g|cavity_g) - sum_k (d_k - 1) log sum_c p[k, c] prod_g m_g[k, c]
 
     With one grouping that is its posterior. Exact bags within other bags make no loops, see
-    `Groupings.unnested`.
+    `Groupings.unnested`. Labels that bounds of the counts rule out get no weight from the start,
+    see `bagwise.bags.possible_labels`: messages would approach that ever more slowly.
 
     Args:
         solve: the posterior of one grouping's bags.
@@ -84,7 +85,7 @@ def posterior_of_groupings(
         joint: False takes the groupings one by one, as if each were about rows of its own: the
             composite likelihood, sum_g log P(S_g|X), and the mean of the weights.
         max_rounds: where more are needed, a warning says so, unless `messages` are given.
-        damping: from 0 to less than 1; more helps where messages do not settle.
+        damping: from 0 to less than 1; more is slower, and helps where messages swing.
         settled: rounds end when no weight changes by more than this.
         messages: (G, N, C) of a former result, to go on from; they are not changed.
     """
@@ -100,6 +101,7 @@ def posterior_of_groupings(
     def by_rounds(array: FloatArray) -> JointPosterior[FloatArray]:
         log_p = groupings.others_impossible(array).astype(np.float64)
         _refuse_nan(log_p)
+        log_p = _without_impossible(log_p, groupings)
         found = _rounds(
             solve,
             log_p,
@@ -112,7 +114,8 @@ def posterior_of_groupings(
         if not found.converged and messages is None:
             warnings.warn(
                 f"the messages between groupings did not settle to {settled:g} in {max_rounds} "
-                "rounds; the weights are approximate. Raise damping or max_rounds.",
+                "rounds; the weights are approximate. Raise max_rounds. It happens where counts "
+                "leave few labelings and log_probs say little.",
                 RuntimeWarning,
                 stacklevel=4,
             )
@@ -197,6 +200,15 @@ def _refuse_nan(log_p: FloatArray) -> None:
     raise InputError(
         f"log_probs[{row}, {column}] is {log_p[row, column]}; every entry must be a number or -inf."
     )
+
+
+def _without_impossible(log_p: FloatArray, groupings: Groupings) -> FloatArray:
+    """-inf for labels that the counts rule out, in rows that then have one left."""
+    if len(groupings) == 1:
+        return log_p
+    left = np.where(groupings.possible, log_p, -np.inf)
+    found: FloatArray = np.where(left.max(axis=1, keepdims=True) > -np.inf, left, log_p)
+    return found
 
 
 @kernel

@@ -86,7 +86,7 @@ def _fit_pictures(facts: FitFacts) -> dict[str, Any]:
     classes = [1]  # of two, the other one's pictures are the same, mirrored
     if len(data.classes) != 2:
         classes = np.argsort(data.shares)[::-1][: whiskers.MOST_CLASSES].tolist()
-    names = [(c, data.classes[c]) for c in classes]
+    names = [(c, data.classes[c]) for c in classes if facts.has_counts]
     return {
         "drawn_classes": len(classes),
         "proportions": [

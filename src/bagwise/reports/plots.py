@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.reports.charts import draw_bins, draw_proportions
 from bagwise.reports.whiskers import MOST_LINES, Line, draw_lines, largest_groups
 from bagwise.tables.model.fit_facts import FitFacts
@@ -43,6 +43,7 @@ def draw_shares(
 
 def draw_calibration(facts: FitFacts, label: str, axes: Axes | None = None) -> Axes:
     """Mean true against mean predicted share of a class in groups of held-out bags."""
+    _need_counts(facts)
     found = _axes(axes)
     draw_bins(
         found, label, facts.held_out.calibration[_place(facts, label)], true_or_given(facts.data)
@@ -52,11 +53,22 @@ def draw_calibration(facts: FitFacts, label: str, axes: Axes | None = None) -> A
 
 def draw_held_out(facts: FitFacts, label: str, axes: Axes | None = None) -> Axes:
     """True against predicted share of a class, a point for each held-out bag."""
+    _need_counts(facts)
     found = _axes(axes)
     draw_proportions(
         found, label, _place(facts, label), facts.held_out.bags, true_or_given(facts.data)
     )
     return found
+
+
+def _need_counts(facts: FitFacts) -> None:
+    if not facts.has_counts:
+        raise InputError(
+            "the model was saved without the counts of its bags, which this picture shows. Fit it "
+            "with ",
+            Option("keep_counts", True),
+            ".",
+        )
 
 
 def _axes(axes: Axes | None, lines: int | None = None) -> Axes:

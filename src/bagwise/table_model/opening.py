@@ -82,7 +82,8 @@ def fit(
         **more: `joint`, with several groupings: learn from all counts together (True), from each
             grouping by itself (False), or as held-out bags prefer it (None); how models are trained
             step by step (`method`, `engine`, `method_options`, `lr`, `epochs`); where the work is
-            done (`store`, `ray`, `limits`, `command`), see `bagwise.tables.fit_options`.
+            done (`store`, `ray`, `limits`, `command`), and whether the model keeps the counts of
+            single bags (`keep_counts`), see `bagwise.tables.fit_options`.
 
     >>> import pyarrow as pa
     >>> rows = pa.table({"ward": ["A", "A", "B", "B"] * 3, "age": [20, 60, 30, 35] * 3})
@@ -134,7 +135,7 @@ def fit(
 
 _log = logging.getLogger("bagwise")
 _TRAINING = ("method", "engine", "method_options", "lr", "epochs")
-_PLACE = ("store", "ray", "limits", "command")
+_PLACE = ("store", "ray", "limits", "command", "keep_counts")
 
 
 def load(folder: str | Path) -> TableModel:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bagwise.checks import one_of, whole
+from bagwise.checks import flag, one_of, whole
 from bagwise.errors import InputError, Option, UsageError
 from bagwise.limits import LIMITS, Limits
 from bagwise.tables.encode.learn_columns import Ordered
@@ -78,6 +78,8 @@ class WorkOptions:
             step by step are trained there, several at a time, with the same result.
         limits: sizes that decide how the table is read and fitted.
         command: how the fit was called, for the report.
+        keep_counts: whether the model keeps the counts of single bags, for its report and its table
+            of held-out bags; see `FittedTable.without_counts`.
     """
 
     out: Path | None = None
@@ -87,6 +89,10 @@ class WorkOptions:
     ray: AbstractContextManager[object] | None = None
     limits: Limits = LIMITS
     command: str = ""
+    keep_counts: bool = True
+
+    def __post_init__(self) -> None:
+        flag(self.keep_counts, "keep_counts")
 
 
 def refuse_together(counts: Counts, model: ModelOptions, work: WorkOptions) -> None:

@@ -113,6 +113,8 @@ class _Fit:
         store = self._read(data)
         with Workspace(self.work.out, self._identity()) as kept, self.work.ray or nullcontext():
             fitted = self._fitted(kept)
+            if not self.work.keep_counts:
+                fitted = fitted.without_counts()
             kept.publish(fitted.save)
         remove_store(self.work.out) if store is None else store.done()
         return fitted

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta
@@ -263,8 +263,8 @@ class HeldOutFacts:
         error: (C,) mean absolute difference of these; None where no bag's proportion is known.
         baseline_error: (C,) the same of the overall shares.
         coverage: of intervals of several levels; empty where no counts are exact.
-        calibration: (C,) bins of bags.
-        bags: at most 1000 of them.
+        calibration: (C,) bins of bags; empty where `bags` are.
+        bags: at most 1000 of them; none where the counts of single bags were left out.
         covered_bags: with exact counts, which `coverage` is about; None for all.
     """
 
@@ -278,7 +278,7 @@ class HeldOutFacts:
     baseline_error: Sequence[Share | None]
     coverage: Sequence[Coverage]
     calibration: Sequence[Sequence[BinOfBags]]
-    bags: Annotated[Sequence[HeldOutBag], Meta(min_length=1)]
+    bags: Sequence[HeldOutBag]
     covered_bags: Count | None = None
 
     @property
@@ -331,6 +331,17 @@ class FitFacts:
     surprising: Sequence[SurprisingBag]
     seconds: Amount
     bags_differ: BagsDiffer | None = None
+
+    def without_counts(self) -> FitFacts:
+        """The same without the counts of single bags: held-out ones, bins of them, odd ones."""
+        bins: list[list[BinOfBags]] = [[] for _ in self.data.classes]
+        held_out = replace(self.held_out, bags=[], calibration=bins)
+        return replace(self, held_out=held_out, surprising=[])
+
+    @property
+    def has_counts(self) -> bool:
+        """Whether the counts of single bags are there."""
+        return bool(self.held_out.bags)
 
     @property
     def verdict(self) -> Verdict:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,6 +146,10 @@ class FittedTable:
                 f" is {', '.join(given)}. Give as many columns.",
             )
         return list(given) or (own if set(own) <= set(there) else [])
+
+    def without_counts(self) -> FittedTable:
+        """The same model without the counts of single bags, to be shared; bag effects remain."""
+        return replace(self, fit=self.facts.without_counts(), held_out=b"")
 
     def save(self, path: Path) -> None:
         """Write the model folder, in one step; where a symbolic link leads, if `path` is one."""
