@@ -224,7 +224,7 @@ class _Fit:
                 log_probs = all_log_probs(trained.model.log_probs, self.single)
         classes = self.targets.classes
         fitted = linear.model_of(trials, classes) if trained is None else trained.model
-        held_out = np.arange(len(bags)) if cross_validated else self.splits[0][1]
+        held_out = np.sort(np.concatenate([part for _, part in self.splits]))
         part, ids = bags.select(held_out), self.targets.ids[held_out]
         tau = None if chosen.tau is None else chosen.tau[held_out]
         of_rows = log_probs[bags.rows(held_out)]

@@ -13,7 +13,7 @@ from bagwise.limits import LIMITS, Limits
 from bagwise.progress import WorkProgress
 from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace
-from bagwise.tables.match.grouped_rows import held_out_together
+from bagwise.tables.match.grouped_rows import are_large, held_out_together
 from bagwise.tables.model.stored_covariance import fit_of, intervals_of
 from bagwise.tables.search.candidate import Trial
 from bagwise.tables.search.linear_candidates import effect_trials, linear_trials
@@ -26,20 +26,29 @@ FEWEST_BAGS = 10  # of which it can be told whether another than a linear model 
 def table_splits(
     data: EncodedBags, groupings: Groupings | None, seed: int, limits: Limits = LIMITS
 ) -> list[Split]:
-    """Which bags are held out in turn; bags within others together with these, see
-    `held_out_together`, unless that leaves too few to hold out.
+    """Which bags are held out in turn, of several groupings too.
+
+    Bags within others are held out together with these, see `held_out_together`, unless that leaves
+    too few to hold out. A bag with more than half of the rows never is: what it says is known from
+    the other groupings, and it would outweigh all other bags.
     """
     bags = data.bags
-    together = np.arange(len(bags)) if groupings is None else held_out_together(groupings)
-    n = int(together.max()) + 1
-    if n == len(bags) or n < FEWEST_BAGS:
+    if groupings is None:
+        return splits_of(bags, seed, limits=limits)
+    small, together = np.flatnonzero(~are_large(groupings)), held_out_together(groupings)
+    if len(small) < 2:
         return splits_of(bags, seed, limits=limits, rows=data.rows)
-    sizes = np.bincount(together, bags.totals).astype(np.int64)
-    splits = splits_of(Bags(sizes, sizes[:, None]), seed, limits=limits)
-    return [
-        (np.flatnonzero(np.isin(together, kept)), np.flatnonzero(np.isin(together, held_out)))
-        for kept, held_out in splits
-    ]
+    assert data.rows is not None
+    rows, part = data.rows[bags.rows(small)], bags.select(small)
+    names, together = np.unique(together[small], return_inverse=True)
+    if FEWEST_BAGS <= len(names) < len(small):
+        sizes = np.bincount(together, part.totals).astype(np.int64)
+        of_groups = splits_of(Bags(sizes, sizes[:, None]), seed, limits=limits)
+        parts = [np.flatnonzero(np.isin(together, held_out)) for _, held_out in of_groups]
+    else:
+        parts = [held_out for _, held_out in splits_of(part, seed, limits=limits, rows=rows)]
+    everything = np.arange(len(bags))
+    return [(np.setdiff1d(everything, small[held_out]), small[held_out]) for held_out in parts]
 
 
 def linear_search(
