@@ -17,6 +17,8 @@ from bagwise import Bags, Groupings, InputError, Laplace, TableModel, bag_poster
 from bagwise.cli import app
 from bagwise.likelihood import covariance, fit_for_intervals, fit_joint, fit_linear
 from bagwise.tables.match.grouped_rows import held_out_together, without_bags
+from bagwise.tables.search.linear_search import table_splits
+from bagwise.tables.sort.encoded_bags import EncodedBags
 
 N = 400
 
@@ -220,7 +222,7 @@ def test_what_cannot_be_is_an_error(labels: Any, options: Any, message: str) -> 
 def test_perceptrons_are_refused_or_not_tried() -> None:
     with pytest.raises(InputError, match="cannot be learned from with model"):
         bagwise.fit(ROWS, labels=BOTH, model="mlp", progress=False)
-    with pytest.warns(UserWarning, match="only the linear model is tried"):
+    with pytest.warns(UserWarning, match="was tried: perceptrons do not take several"):
         model = bagwise.fit(ROWS, labels=BOTH, joint=False, progress=False)
     assert {tried.model for tried in model.facts.tried} == {"linear"}
 
@@ -247,10 +249,44 @@ def test_bags_within_others_are_held_out_together() -> None:
 
     groupings = Groupings({"ward": bags(ward), "county": bags(county), "age": bags(age)})
     assert held_out_together(groupings).tolist() == [0, 0, 1, 1, 2, 0, 1, 2, 3, 4]
+    everyone = Groupings({"ward": bags(ward), "all": bags(0 * ward)})
+    assert held_out_together(everyone).tolist() == [0, 1, 2, 3, 4, 5]
     left = without_bags(groupings, np.array([0, 5]))
     assert [len(g.bags) for g in left] == [4, 2, 2]
     assert left.groupings[0].bag_of_row.tolist() == [-1, -1, 0, 0, 1, 1, 2, 2, 3, 3]
     assert left.groupings[1].bag_of_row.tolist() == [-1] * 4 + [0] * 4 + [1] * 2
+
+
+def test_a_bag_of_nearly_all_rows_is_never_held_out() -> None:
+    rows = ROWS.assign(country="here")
+    labels = {"ward": WARDS, "country": counted(rows, Y, "country")}
+    options = {"features": ["height", "income"], "joint": False}
+    with_total = fit(rows, labels, **options)
+    assert with_total.facts.data.n_bags == 21
+    assert with_total.facts.held_out.n_bags == 20
+    assert "country=here" not in with_total.fitted.held_out.decode()
+    alone = fit(rows, {"ward": WARDS}, features=options["features"])
+    assert with_total.facts.verdict == alone.facts.verdict
+
+
+def test_wards_of_a_county_are_held_out_with_it() -> None:
+    rows = ROWS.assign(county=[f"C{int(ward[1:]) // 2:02d}" for ward in ROWS["ward"]])
+    labels = {"ward": WARDS, "county": counted(rows, Y, "county")}
+    X, groupings = by_hand(rows)
+    codes = pd.Categorical(rows["county"]).codes.astype(int)
+    sizes = np.bincount(codes)
+    counties = Bags(sizes, labels["county"][["no", "yes"]].to_numpy())
+    groupings = Groupings(
+        {"ward": (groupings.groupings[0].bag_of_row, groupings.groupings[0].bags)}
+        | {"county": (codes, counties)}
+    )
+    stacked, bags = groupings.stacked()
+    splits = table_splits(EncodedBags(X[stacked], bags, stacked), groupings, seed=0)
+    assert sorted(np.concatenate([held_out for _, held_out in splits])) == list(range(30))
+    for kept, held_out in splits:
+        seen, unseen = (set(stacked[bags.rows(part)]) for part in (kept, held_out))
+        assert not seen & unseen
+    assert fit(rows, labels, joint=False).facts.held_out.n_bags == 30
 
 
 def test_a_saved_model_is_the_same(joint: TableModel, tmp_path: Path) -> None:

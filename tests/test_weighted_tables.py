@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bagwise
+import bagwise.limits
 from bagwise import Bags, InputError, Laplace, TableModel
 from bagwise.cli import app
 from bagwise.tables.sort.encoded_bags import EncodedBags
@@ -218,6 +219,26 @@ def test_weights_that_cannot_be_are_errors(weighted: TableModel) -> None:
     taken = CELLS.assign(n_no=1)
     with pytest.raises(InputError, match="has a column 'n_no', and so will the output"):
         weighted.label(taken, COUNTS, out="labels.csv")
+
+
+def test_perceptrons_are_trained_on_the_rows_written_out() -> None:
+    options = {"model": "mlp", "lr": 0.01, "epochs": 2}
+    one, two = fit(CELLS, weights="people", **options), fit(PEOPLE, **options)
+    np.testing.assert_allclose(one.predict_proba(CELLS), two.predict_proba(CELLS), atol=1e-4)
+    np.testing.assert_allclose(
+        one.facts.held_out.log_likelihood, two.facts.held_out.log_likelihood, atol=1e-4
+    )
+
+
+def test_perceptrons_are_not_tried_where_people_are_too_many() -> None:
+    limits = bagwise.limits.Limits(linear_cells=2000)  # 240 cells have 960, 1,357 people more
+    with pytest.warns(UserWarning, match=r"only the linear model was tried: the rows, written out"):
+        model = fit(CELLS, weights="people", model="auto", limits=limits)
+    assert {tried.model for tried in model.facts.tried} == {"linear"}
+    with pytest.raises(InputError, match="does not take weights; leave out its options"):
+        fit(CELLS, weights="people", model="mlp", limits=limits)
+    with pytest.raises(InputError, match="up to 500 cells are possible"):
+        fit(CELLS, weights="people", limits=bagwise.limits.Limits(linear_cells=500))
 
 
 def test_weights_and_several_groupings_go_together() -> None:

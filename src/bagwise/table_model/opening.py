@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from bagwise.errors import InputTypeError
 from bagwise.table_model.arguments import check_arguments
-from bagwise.table_model.model import Names, TableModel
+from bagwise.table_model.model import TableModel
+from bagwise.table_model.pictures import Names
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
 from bagwise.tables.read.paths import columns_of

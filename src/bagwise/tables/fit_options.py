@@ -101,18 +101,16 @@ def refuse_together(counts: Counts, model: ModelOptions, work: WorkOptions) -> N
     if model.joint is not None and not several:
         raise InputError(Option("joint"), " is about several groupings; leave it out.")
     what = "several groupings" if several else "rows with weights"
-    if not several and counts.weights is None:
-        return
     for option, is_given in (
-        (Option("memory"), work.memory is not None),
-        (Option("ray"), work.ray is not None),
-        (Option("model", "mlp"), model.model == "mlp"),
+        (Option("memory"), work.memory is not None and not counts.is_plain),
+        (Option("ray"), work.ray is not None and several),
+        (Option("model", "mlp"), model.model == "mlp" and several),
         (Option("bag_effects", True), model.bag_effects and several),
     ):
         if is_given:
             raise InputError(f"{what} cannot be learned from with ", option, "; leave it out.")
-    if model.training.is_asked_for:
+    if several and model.training.is_asked_for:
         raise InputError(
-            f"{what} are learned from by maximum likelihood; leave out the options of training "
-            "step by step (method, engine, lr, epochs)."
+            "several groupings are learned from by maximum likelihood; leave out the options of "
+            "training step by step (method, engine, lr, epochs)."
         )

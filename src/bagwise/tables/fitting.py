@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from itertools import zip_longest
@@ -14,13 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 import bagwise
-from bagwise.bags import Bags, FloatArray, Groupings, IntArray
+from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError, Option
-from bagwise.likelihood.splits import Split, splits_of
 from bagwise.likelihood.temperature import fit_temperature, tempered
-from bagwise.limits import Limits
 from bagwise.progress import WorkProgress
-from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace, alone
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.baseline import overall_shares
@@ -37,27 +33,25 @@ from bagwise.tables.fit_options import (
 )
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.label_file import read_labels
-from bagwise.tables.match.grouped_rows import held_out_together
 from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.network_room import REMEDY, network_room, there_is_torch
-from bagwise.tables.model.stored_covariance import fit_of, intervals_of
 from bagwise.tables.read.frames import is_frame
 from bagwise.tables.read.source import Table
 from bagwise.tables.search import linear_candidates as linear
 from bagwise.tables.search.candidate import Trial, choose
-from bagwise.tables.search.linear_in_pieces import (
-    fits_in_pieces,
-    intervals_in_pieces,
-    trials_in_pieces,
+from bagwise.tables.search.linear_in_pieces import fits_in_pieces
+from bagwise.tables.search.linear_search import (
+    FEWEST_BAGS,
+    found_intervals,
+    linear_search,
+    table_splits,
 )
 from bagwise.tables.search.step_by_step import Trained
 from bagwise.tables.sort.encoded_bags import EncodedBags
 from bagwise.tables.sort.sorted_table import refuse_what_needs_memory
 from bagwise.tables.sort.store import Store, remove_store
 from bagwise.tables.sort.table_rows import Asked, rows_in_memory, rows_in_store
-
-FEWEST_BAGS = 10  # of which it can be told whether another than a linear model is better
 
 
 def fit_table(
@@ -167,32 +161,50 @@ class _Fit:
         instances = None if self.groupings is None else self.groupings.stacked()[0]
         self.encoded = EncodedBags(inputs, self.targets.bags, instances)
         self.compact = self.encoded.compact()
-        self.splits = _splits(self.encoded, self.groupings, self.steps.seed, self.limits)
+        self.splits = table_splits(self.encoded, self.groupings, self.steps.seed, self.limits)
+        if not (counts.is_plain or self.compact.fits(self.limits)):
+            raise InputError(
+                f"the table has {len(self.encoded):,} rows of {self.encoded.width:,} features, "
+                "those of several groupings counted for each; with several groupings or weights up "
+                f"to {self.limits.linear_cells:,} cells are possible. Use fewer rows or columns."
+            )
         self.by_likelihood = (
             (self.room is None or self.room.is_likelihood(self.steps))
             # Chosen by hand, rates and epochs are those of gradient descent.
             and not replace(self.steps, method="cc").is_asked_for
             and (
                 self.compact.fits(self.limits)
-                or (counts.is_plain and fits_in_pieces(self.encoded, self.splits, self.limits))
+                or fits_in_pieces(self.encoded, self.splits, self.limits)
             )
         )
-        if not (counts.is_plain or self.by_likelihood):
-            raise InputError(
-                f"the table has {len(self.encoded):,} rows of {self.encoded.width:,} features, "
-                "those of several groupings counted for each; with several groupings or weights up "
-                f"to {self.limits.linear_cells:,} cells are possible. Use fewer rows or columns."
-            )
         if self.model.bag_effects:
             linear.check_bag_effects(
                 self.compact, self.model.model, self.by_likelihood, self.limits
             )
-        self.models = _models(self.model, len(self.targets.bags), counts)
+        self.models = _models(self.model, len(self.targets.bags), self._why_linear())
         if self.room is None and (self.models != ["linear"] or not self.by_likelihood):
             self.room = network_room("a table of so many rows, which is learnt from step by step,")
+        self.single = self.encoded if self.room is None else self.encoded.written_out()
         if not self.targets.bags.is_sharp.all():
             _say_expected(self.steps.method, self.steps.engine)
         return store
+
+    def _why_linear(self) -> str:
+        """Why a perceptron cannot be trained; empty if it can."""
+        if self.groupings is not None:
+            return "perceptrons do not take several groupings yet"
+        bags, most = self.targets.bags, self.limits.linear_cells
+        if bags.weights is None or bags.total * (self.encoded.width + 1) <= most:
+            return ""
+        why = f"the rows, written out, have more than {most:,} cells"
+        if self.room is not None:
+            raise InputError(
+                f"{why}, too many for training step by step, which does not take weights; leave "
+                "out its options, and say ",
+                Option("model", "linear"),
+                ".",
+            )
+        return f"{why}, too many for a perceptron, which does not take weights"
 
     def _identity(self) -> dict[str, Any]:
         """What must be the same for an interrupted fit to resume."""
@@ -211,17 +223,17 @@ class _Fit:
         cross_validated = len(self.splits) > 1
         trials, networks = self._trials(kept)
         chosen = trials[0]
-        bags = (self.encoded if chosen.fitted is None else self.compact).bags
+        bags = (self.single if chosen.fitted is None else self.compact).bags
         assert chosen.log_probs is not None
         log_probs, trained = chosen.log_probs, None
         if chosen.fitted is None:
             assert networks is not None
             trained = networks.fit(chosen)
             if not cross_validated:
-                log_probs = all_log_probs(trained.model.log_probs, self.encoded)
+                log_probs = all_log_probs(trained.model.log_probs, self.single)
         classes = self.targets.classes
         fitted = linear.model_of(trials, classes) if trained is None else trained.model
-        held_out = np.arange(len(bags)) if cross_validated else self.splits[0][1]
+        held_out = np.sort(np.concatenate([part for _, part in self.splits]))
         part, ids = bags.select(held_out), self.targets.ids[held_out]
         tau = None if chosen.tau is None else chosen.tau[held_out]
         of_rows = log_probs[bags.rows(held_out)]
@@ -266,7 +278,9 @@ class _Fit:
             ),
         )
         table = _held_out_file(of_rows, part, ids, classes, tau)
-        intervals = _intervals(chosen, self.compact, self.splits, kept, self.work)
+        intervals = found_intervals(
+            chosen, self.compact, self.splits, kept, self.work.progress, self.limits
+        )
         named = self.targets.ids[: len(self.targets.ids) - self.rows.alone]
         known = linear.known_bags(chosen, list(self.counts.key), named)
         return FittedTable(fitted, self.rows.columns, facts, intervals, known, table.encode())
@@ -278,7 +292,7 @@ class _Fit:
         if self.room is not None:
             networks = self.room.Networks(
                 self.steps,
-                self.encoded,
+                self.single,
                 self.targets.classes,
                 self.splits,
                 kept,
@@ -287,8 +301,10 @@ class _Fit:
             )
         for name in self.models:
             if name == "linear" and self.by_likelihood:
-                effects = self.model.bag_effects
-                trials += _linear_trials(self.compact, self.splits, kept, effects, self.work)
+                effects, work = self.model.bag_effects, self.work
+                trials += linear_search(
+                    self.compact, self.splits, kept, effects, work.progress, work.limits
+                )
                 trials = self._with_joint(trials, kept)
             else:
                 assert networks is not None
@@ -309,87 +325,18 @@ class _Fit:
         return [found, *trials]
 
 
-def _splits(
-    data: EncodedBags, groupings: Groupings | None, seed: int, limits: Limits
-) -> list[Split]:
-    """Which bags are held out in turn; bags within others together with these, see
-    `held_out_together`, unless that leaves too few to hold out.
-    """
-    bags = data.bags
-    together = np.arange(len(bags)) if groupings is None else held_out_together(groupings)
-    n = int(together.max()) + 1
-    if n == len(bags) or n < FEWEST_BAGS:
-        return splits_of(bags, seed, limits=limits, rows=data.rows)
-    sizes = np.bincount(together, bags.totals).astype(np.int64)
-    splits = splits_of(Bags(sizes, sizes[:, None]), seed, limits=limits)
-    return [
-        (np.flatnonzero(np.isin(together, kept)), np.flatnonzero(np.isin(together, held_out)))
-        for kept, held_out in splits
-    ]
-
-
-def _linear_trials(
-    data: EncodedBags,
-    splits: Sequence[Split],
-    kept: Workspace,
-    bag_effects: bool,
-    work: WorkOptions,
-) -> list[Trial]:
-    """The linear model by maximum likelihood, with each ridge that was tried."""
-    if bag_effects:
-        with WorkProgress("linear model with bag effects", "", 1, work.progress):
-            return linear.effect_trials(data, splits, kept)
-    if data.fits(work.limits):
-        return linear.linear_trials(data, splits, kept, work.progress)
-    return trials_in_pieces(data, splits, kept, work.progress, work.limits)
-
-
-def _intervals(
-    chosen: Trial,
-    data: EncodedBags,
-    splits: Sequence[Split],
-    kept: Workspace,
-    work: WorkOptions,
-) -> Arrays:
-    """What intervals of a linear model by maximum likelihood are made of."""
-    if chosen.fitted is None or chosen.ridge is None:
-        return {}
-    tau = chosen.fitted_tau or 0.0
-    model = fit_of(chosen.fitted["weights"], chosen.fitted["intercept"], chosen.ridge, tau)
-    limits, progress = work.limits, work.progress
-    if not data.fits(limits):
-        bags = splits[0][0]
-        return kept.once(
-            "intervals", lambda: intervals_in_pieces(data, bags, model, kept, progress, limits)
-        )
-    with WorkProgress("intervals", "", 1, progress), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
-        return kept.once("intervals", lambda: intervals_of(data, model, limits))
-
-
-def _models(asked: ModelOptions, n_bags: int, counts: Counts) -> list[str]:
-    """The models to try."""
+def _models(asked: ModelOptions, n_bags: int, why_linear: str) -> list[str]:
+    """The models to try; where perceptrons cannot be trained, `why_linear` says it."""
     if asked.bag_effects:
-        return ["linear"]
-    if not counts.is_plain:
-        if asked.model == "auto":
-            warnings.warn(
-                "only the linear model is tried: perceptrons do not take several groupings or rows "
-                "with weights yet.",
-                UserWarning,
-                stacklevel=3,
-            )
         return ["linear"]
     if asked.model != "auto":
         return [asked.model]
     if n_bags < FEWEST_BAGS:  # not even held-out ones tell which model is better
         return ["linear"]
-    if not there_is_torch():
-        warnings.warn(
-            f"only the linear model was tried: perceptrons need PyTorch, {REMEDY} brings it.",
-            UserWarning,
-            stacklevel=3,
-        )
+    if not why_linear and not there_is_torch():
+        why_linear = f"perceptrons need PyTorch, {REMEDY} brings it"
+    if why_linear:
+        warnings.warn(f"only the linear model was tried: {why_linear}.", UserWarning, stacklevel=3)
         return ["linear"]
     return list(MODELS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from bagwise.bags import Bags, Groupings, IntArray
 from bagwise.errors import InputError, Option, naming
@@ -94,17 +95,18 @@ def without_bags(groupings: Groupings, index: IntArray) -> Groupings:
 def held_out_together(groupings: Groupings) -> IntArray:
     """(B,) a number for each bag of `Groupings.stacked`, the same for those that belong together:
     where every bag of a grouping lies within one of another (wards in counties), the outer bag and
-    those within it. The counts of the ones say too much about those of the others.
+    those within it. The counts of the ones say too much about those of the others. Large bags, see
+    `are_large`, do not count.
 
-    >>> ward, county = [0, 0, 1, 2], [0, 0, 0, 1]
+    >>> ward, county = [0, 0, 1, 2], [0, 0, 1, 1]
     >>> held_out_together(Groupings({
     ...     "ward": (ward, Bags([2, 1, 1], [[1, 1], [1, 0], [0, 1]])),
-    ...     "county": (county, Bags([3, 1], [[2, 1], [0, 1]])),
+    ...     "county": (county, Bags([2, 2], [[1, 1], [1, 1]])),
     ... }))
-    array([0, 0, 1, 0, 1])
+    array([0, 1, 1, 0, 1])
     """
     begins = np.cumsum([0, *(len(g.bags) for g in groupings)])
-    number = np.arange(begins[-1])
+    number, large = np.arange(begins[-1]), are_large(groupings)
     for i, inner in enumerate(groupings):
         for j, outer in enumerate(groupings):
             if i == j:
@@ -113,7 +115,7 @@ def held_out_together(groupings: Groupings) -> IntArray:
             around = outer.bag_of_row[first]
             if (outer.bag_of_row[inner.rows] != around[inner.bags.bag_of_row]).any():
                 continue
-            inside = np.flatnonzero(around >= 0)
+            inside = np.flatnonzero((around >= 0) & ~large[begins[j] + around])
             for own, other in zip(
                 (begins[i] + inside).tolist(), (begins[j] + around[inside]).tolist(), strict=True
             ):
@@ -121,6 +123,13 @@ def held_out_together(groupings: Groupings) -> IntArray:
                 if a != b:
                     number[number == max(a, b)] = min(a, b)
     return np.unique(number, return_inverse=True)[1]
+
+
+def are_large(groupings: Groupings) -> npt.NDArray[np.bool_]:
+    """(B,) whether a bag of `Groupings.stacked` has more than half of all rows."""
+    totals = np.concatenate([g.bags.totals for g in groupings])
+    large: npt.NDArray[np.bool_] = totals > groupings.copies.sum() / 2
+    return large
 
 
 def _refuse_other_classes(tables: Sequence[LabelTable]) -> None:

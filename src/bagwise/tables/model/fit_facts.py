@@ -117,7 +117,7 @@ class DataFacts:
     labels: dict[str, Any] = field(default_factory=dict)
     inexact_bags: Count = 0
     labeled_rows: Count = 0
-    groupings: Sequence[GroupingFacts] = ()
+    groupings: Sequence[GroupingFacts] = field(default_factory=list)
     weights: Text | None = None
     table_rows: Count | None = None
 

@@ -89,6 +89,15 @@ class EncodedBags:
             found = Bags.of_potentials(bags.potentials, sizes, weights)
         return EncodedBags(self.inputs[first], found)
 
+    def written_out(self) -> EncodedBags:
+        """The same with each row as often as its weight says."""
+        if self.bags.weights is None:
+            return self
+        assert not isinstance(self.inputs, StoredRows)
+        return EncodedBags(
+            np.repeat(self.inputs, self.bags.copies, axis=0), self.bags.written_out()
+        )
+
     def per_row(self, n_columns: int, value: float) -> npt.NDArray[Any]:
         """(N, n_columns) numbers to be kept of each row: in a file where the rows are in one."""
         shape = len(self), n_columns
