@@ -1,4 +1,4 @@
-"""How many labels of single people do published counts give away?
+"""How many labels of single people published counts give away.
 
 240 people in bags of 8, counted by one, two and four random groupings, exactly and with noise
 of a privacy budget. The reader knows the classes' overall shares, and once also a model of two
