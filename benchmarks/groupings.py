@@ -41,7 +41,7 @@ CASES = (
     ("weighted", 3, 3),
 )
 SHARPNESS = (0.3, 1.0, 2.0, 4.0)
-REPEATS = 50
+REPEATS = 100
 
 
 def bags_of_rows(structure: str, R: int, rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -38,7 +38,7 @@ PANELS = (*(("laplace", K) for K in SIZES), ("gaussian", "64"))
 
 
 def runs() -> list[tuple[str, ...]]:
-    """Discrete Laplace noise, counts without noise, and Gaussian noise in bags of 64."""
+    """Discrete Laplace noise, Gaussian noise in bags of 64, and counts without noise."""
     laplace = [
         ("laplace", epsilon, K, G, seed)
         for seed, K, epsilon, G in itertools.product(SEEDS, SIZES, EPSILONS, GROUPINGS)
@@ -47,7 +47,7 @@ def runs() -> list[tuple[str, ...]]:
     gaussian = [
         ("gaussian", epsilon, K, G, seed) for _, epsilon, K, G, seed in laplace if K == "64"
     ]
-    return laplace + exact + gaussian
+    return laplace + gaussian + exact
 
 
 def published(

@@ -51,6 +51,13 @@ def test_the_loss_takes_five_changed_lines() -> None:
     assert sum(line.endswith("# bags") for line in code.splitlines()) <= 5
 
 
+def test_four_exact_groupings_give_every_label_away_and_noisy_ones_none() -> None:
+    lines = [line.split() for line in output_of("disclosure.py").splitlines()[1:]]
+    proved = {(line[0], line[1]): line[-1] for line in lines}
+    assert proved["4", "exact"] == "100.0%"
+    assert proved["4", "epsilon"] == "0.0%"
+
+
 def test_a_new_method_is_one_class() -> None:
     found = accuracies(output_of("new_method.py"))
     assert len(found) == 3

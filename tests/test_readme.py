@@ -81,6 +81,7 @@ def test_the_make_commands_are_those_of_the_makefile() -> None:
         "docs/pytorch.md",
         "docs/estimator.md",
         "docs/groupings.md",
+        "docs/privacy.md",
         "CONTRIBUTING.md",
     ],
 )
@@ -91,7 +92,9 @@ def test_links_lead_somewhere(name: str) -> None:
             assert ((ROOT / name).parent / target).exists(), target
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/tables.md", "docs/sweeps.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/tables.md", "docs/sweeps.md", "docs/privacy.md"]
+)
 def test_options_in_commands_exist(name: str) -> None:
     for command, rest in re.findall(r"^    bagwise (\w+)(.*)", (ROOT / name).read_text(), re.M):
         shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output
