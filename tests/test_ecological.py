@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -231,3 +233,11 @@ def test_intervals_do_not_depend_on_the_order_of_units() -> None:
     one = table_intervals(n, fit, fit.shares, 0.95)
     two = table_intervals(n[order], fit, fit.shares, 0.95)
     np.testing.assert_allclose(one, two, atol=1e-8)
+
+
+def test_the_example_of_the_page_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "ecological.md").read_text()
+    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    [shown] = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
+    exec(code, {})
+    assert capsys.readouterr().out == shown

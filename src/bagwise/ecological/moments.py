@@ -27,6 +27,7 @@ _ROUNDS = 20  # of shares and variances in turn
 _STEPS, _VARIANCE_STEPS = 5, 2  # in each of them
 _CLOSE = 1e-3  # of a step, in logits
 _SETTLED = 0.01
+_PRIOR = 0.5  # logits of small shares lie far out, so a wider prior makes smaller errors
 _LONGEST = 1.5  # of a step
 _MOST = np.array([0.9, 10.0])  # of rho and of tau^2
 
@@ -88,7 +89,7 @@ def fit_moments(groups: FloatArray, votes: FloatArray) -> Moments:
         before = theta, rho, tau2
         theta, H, inverse = _fit_shares(groups, y, theta, rho, tau2, ridge)
         spread = ((theta - theta.mean(axis=0)) ** 2).sum() + np.trace(inverse)
-        ridge = (theta.size + 1.0) / (spread + 1.0)
+        ridge = _PRIOR * (theta.size + 1.0) / (spread + 1.0)
         rho, tau2 = _fit_variances(groups, y, theta, rho, tau2)
         moved = abs(rho - before[1]) + abs(tau2 - before[2])
         if np.abs(theta - before[0]).max() < _SETTLED and moved < _SETTLED * (rho + tau2 + 1e-3):
