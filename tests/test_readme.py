@@ -82,6 +82,7 @@ def test_the_make_commands_are_those_of_the_makefile() -> None:
         "docs/estimator.md",
         "docs/groupings.md",
         "docs/privacy.md",
+        "docs/ecological.md",
         "CONTRIBUTING.md",
     ],
 )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
     from bagwise.data.stored_bags import stored_bags
+    from bagwise.ecological import EcologicalTable, ecological_table
     from bagwise.errors import BagwiseError, BagwiseWarning, InputError
     from bagwise.estimator import BagKFold, LLPClassifier, bag_scorer
     from bagwise.labels.label_spec import Rounded
@@ -58,6 +59,7 @@ __all__ = [
     "Disclosure",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "EcologicalTable",
     "Gaussian",
     "Groupings",
     "InputError",
@@ -75,6 +77,7 @@ __all__ = [
     "collate",
     "disclosure",
     "dllp_loss",
+    "ecological_table",
     "fit",
     "llpfc_loss",
     "load",
@@ -102,6 +105,7 @@ _ROOMS = {
         "Laplace",
         "PrivacyBudget",
     ),
+    "ecological": ("EcologicalTable", "ecological_table"),
     "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
     "data.stored_bags": ("stored_bags",),
     "errors": ("BagwiseError", "BagwiseWarning", "InputError"),
