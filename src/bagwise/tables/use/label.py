@@ -15,6 +15,7 @@ from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import match_rows, places
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import Table, open_rows
+from bagwise.tables.use.copied_types import copied_schema
 from bagwise.tables.use.prediction_file import (
     Destination,
     Written,
@@ -95,7 +96,7 @@ def label_table(
             bar.advance(len(rows))
     row = 0
     added = [MOST_PROBABLE, *added_columns(model.classes)]
-    with writer_of(to, source.schema, kept, added) as write:
+    with writer_of(to, copied_schema(source, kept, to.out), kept, added) as write:
         for batch in source.batches(kept or key):
             own = place[row : row + batch.num_rows]
             there = own >= 0
