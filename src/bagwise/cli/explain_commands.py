@@ -13,6 +13,7 @@ from rich.table import Table
 
 from bagwise.cli.app import TABLES, Force, app, console, output, user_errors
 from bagwise.cli.fit_command import Clipped, Files, LabelWord, Model, NoiseOf, Numbers, Skip
+from bagwise.cli.quick_start import without_pandas
 from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def explain(
     from bagwise.tables.use.importance import importances
 
     with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
+        without_pandas()
         counts = counts_of(bag, labels, label_spec_of(labels_are, noise, clipped), skip_unmatched)
         if bool(data) != (counts is not None):
             raise UsageError("rows are given together with --bag and --labels, or none of them is.")
@@ -194,6 +196,7 @@ def estimate(
     from bagwise.tables.use.estimate import estimate_shares
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        without_pandas()
         if figure is not None:
             refuse_picture(figure, force)
         names = columns_of(by)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bagwise.cli.app import TABLES, Force, Ray, RayAddress, app, on_ray, output, user_errors
+from bagwise.cli.app import (
+    TABLES,
+    Force,
+    Ray,
+    RayAddress,
+    app,
+    on_ray,
+    output,
+    user_errors,
+)
 from bagwise.cli.fit_command import (
     Bag,
     Clipped,
@@ -21,6 +30,7 @@ from bagwise.cli.fit_command import (
     Skip,
     Workers,
 )
+from bagwise.cli.quick_start import without_pandas
 from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,6 +96,7 @@ def predict(
     from bagwise.tables.read.paths import spooled
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        without_pandas()
         fitted = load(model)
         if on_ray(ray, ray_address, workers):
             if labels is not None or "-" in (*data, str(out)):
@@ -166,6 +177,7 @@ def label(
     from bagwise.tables.read.paths import spooled
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        without_pandas()
         fitted = load(model)
         written = fitted.label(
             files,
@@ -202,6 +214,7 @@ def evaluate(
     from bagwise.tables.read.paths import spooled
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        without_pandas()
         scores = load(model).evaluate(files, target, progress=output.for_people)
     output.result(scores)
     show_scores(scores)

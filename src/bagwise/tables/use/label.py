@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import log_softmax
 
 from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import bag_posterior, most_probable_labeling
@@ -87,7 +86,9 @@ def label_table(
             if model.known_bags is None or some.is_sharp.all():
                 posterior[rows] = bag_posterior(part, some).weights
             else:
-                from bagwise.likelihood import posterior_with_effects  # seldom needed
+                from scipy.special import log_softmax  # takes long to import
+
+                from bagwise.likelihood import posterior_with_effects
 
                 tau = model.known_bags.effects.tau
                 posterior[rows], effects = posterior_with_effects(part, some, tau)
