@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 
-from bagwise.errors import BagwiseWarning, Option
 from bagwise.tables.encode.columns import Floats
 
 _SURE = re.compile(
@@ -37,13 +36,3 @@ def looks_like_weights(name: str, values: Floats) -> bool:
     if _SURE.fullmatch(plain):
         return True
     return bool(_MAYBE.fullmatch(plain)) and abs(float(values.mean()) - 1) < 0.005
-
-
-def weights_note(name: str) -> BagwiseWarning:
-    """What to know of such a column."""
-    return BagwiseWarning(
-        f"the column {name!r} looks like survey weights, but is learned from like any other, and "
-        "every row counts once. Leave it out with ",
-        Option("exclude", name),
-        " if it is no feature.",
-    )
