@@ -215,6 +215,14 @@ def test_only_the_command_line_names_its_options(path: Path) -> None:
     assert [text for text in texts(path) if re.search(OPTION, text)] == []
 
 
+@pytest.mark.parametrize("path", sorted((PACKAGE / "tables" / "encode").glob("*.py")), ids=str)
+def test_notes_about_columns_are_worded_in_wording_alone(path: Path) -> None:
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    notes = [x for x in calls if getattr(x.func, "attr", "") in ("warn", "_note")]
+    texts = [x.value for note in notes for x in ast.walk(note) if isinstance(x, ast.Constant)]
+    assert [text for text in texts if re.search("[a-z]{2}", str(text))] == []
+
+
 def test_notes_that_a_store_keeps_are_worded_in_the_terms_of_the_command_line(
     tmp_path: Path,
 ) -> None:

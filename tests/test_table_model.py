@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import bagwise
@@ -188,6 +189,41 @@ def test_predictions_and_labels_go_to_files_and_streams(model: TableModel, tmp_p
     assert pd.read_csv(stream)["label"].tolist() == model.label(rows, counts)["label"].tolist()
     with pytest.raises(InputError, match="of an unknown kind"):
         model.predict(rows, out="p.xlsx")
+
+
+@pytest.mark.filterwarnings("ignore:.*far from those in training")
+def test_copied_columns_of_csv_files_have_types_in_parquet(
+    model: TableModel, tmp_path: Path
+) -> None:
+    extra = {
+        "whole": (["1", "", "-30"], pa.int64(), [1, None, -30]),
+        "amount": (["1.50", "2", "NA"], pa.float64(), [1.5, 2.0, None]),
+        "code": (["007", "8", "9"], pa.string(), ["007", "8", "9"]),
+        "long": (["12345678901234567890", "1", "2"], pa.string(), None),
+        "flag": (["true", "false", ""], pa.bool_(), [True, False, None]),
+        "day": (["2020-01-31", "", "2021-12-01"], pa.date32(), None),
+        "no_day": (["2020-13-31", "2020-01-01", ""], pa.string(), None),
+        "empty": (["", "", ""], pa.string(), ["", "", ""]),
+    }
+    rows = pd.read_csv(NEW, dtype=str, keep_default_na=False)[:3]
+    rows = rows.assign(**{name: texts for name, (texts, _, _) in extra.items()})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    labels = read(COUNTS)
+    for kind, found in (
+        ("predict", model.predict(tmp_path / "rows.csv", out=tmp_path / "predict.parquet")),
+        ("csv", model.predict(tmp_path / "rows.csv", out=tmp_path / "csv.csv")),
+    ):
+        assert found.rows == 3, kind
+    table = pq.read_table(tmp_path / "predict.parquet")
+    for name, (_, type_, values) in extra.items():
+        assert table.schema.field(name).type == type_, name
+        assert values is None or table.column(name).to_pylist() == values, name
+    as_written = pd.read_csv(tmp_path / "csv.csv", dtype=str, keep_default_na=False)
+    assert as_written["amount"].tolist() == ["1.50", "2", "NA"]
+    numbered = read(ROWS).assign(number=range(len(read(ROWS))))
+    numbered.to_csv(tmp_path / "all.csv", index=False)
+    model.label(tmp_path / "all.csv", labels, out=tmp_path / "label.parquet")
+    assert pq.read_schema(tmp_path / "label.parquet").field("number").type == pa.int64()
 
 
 def test_an_argument_that_fit_does_not_have_is_named_with_one_that_is_like_it() -> None:

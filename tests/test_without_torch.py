@@ -103,9 +103,25 @@ def test_what_needs_torch_says_so(wards: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_linear_model_predicts_without_what_only_fits_need(wards: Path, tmp_path: Path) -> None:
-    heavy = {"torch", "sklearn", "numba", "scipy.optimize", "matplotlib"}
-    arguments = ["predict", wards / "linear", wards / "rows.csv", "--out", tmp_path / "p.csv"]
+@pytest.mark.parametrize(
+    ("command", "heavy"),
+    [
+        ("predict", {"torch", "sklearn", "pandas", "numba", "scipy", "matplotlib"}),
+        ("label", {"torch", "sklearn", "pandas", "scipy.special", "scipy.sparse", "matplotlib"}),
+    ],
+)
+def test_a_linear_model_is_used_without_what_only_fits_need(
+    wards: Path, tmp_path: Path, command: str, heavy: set[str]
+) -> None:
+    labels = ["--bag", "ward", "--labels", wards / "bags.csv"] if command == "label" else []
+    arguments = [
+        command,
+        wards / "linear",
+        wards / "rows.csv",
+        "--out",
+        tmp_path / "p.csv",
+        *labels,
+    ]
     program = LIGHT.format(heavy=heavy) + RUN.format(arguments=list(map(str, arguments)))
     done = run(program)
     assert done.returncode == 0, done.stderr

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import coo_array, eye_array, hstack, vstack
 
 from bagwise.bags.arrays import FloatArray, IntArray
 from bagwise.bags.row_labels import weighted_bincount
@@ -39,7 +38,8 @@ def refuse_joint_contradictions(
     n_cells = cells.shape[1]
     if len(groupings) < 2 or n_cells * C > MOST_CELLS:
         return
-    from scipy.optimize import linprog  # which takes a while to import
+    from scipy.optimize import linprog  # takes long to import, and is seldom needed
+    from scipy.sparse import coo_array, eye_array, hstack, vstack
 
     instances = weighted_bincount(place.ravel(), copies, n_cells)
     variable = np.arange(n_cells * C).reshape(n_cells, C)

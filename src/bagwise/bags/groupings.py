@@ -10,8 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from bagwise.bags.arrays import FloatArray, IntArray, first, whole_numbers
 from bagwise.bags.bags import Bags
@@ -329,6 +327,9 @@ def _refuse_contradictions(
     a instances more in them. That is looked at for bags within bags, and for all bags that are
     connected by shared rows.
     """
+    from scipy.sparse import coo_array  # takes long to import, and is seldom needed
+    from scipy.sparse.csgraph import connected_components
+
     both = (one.bag_of_row >= 0) & (two.bag_of_row >= 0)
     pairs, place = np.unique(
         np.stack([one.bag_of_row[both], two.bag_of_row[both]]), axis=1, return_inverse=True

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
 
 from bagwise.bags.arrays import FloatArray, IntArray, first, shown_row
 from bagwise.bags.noise import Noise
@@ -106,6 +105,8 @@ def of_population(population: IntArray, sizes: IntArray) -> Potentials:
 
 
 def _log_binomial(n: FloatArray | IntArray, m: FloatArray | IntArray) -> FloatArray:
+    from scipy.special import gammaln  # takes long to import, and is seldom needed
+
     found: FloatArray = gammaln(n + 1.0) - gammaln(m + 1.0) - gammaln(n - m + 1.0)
     return found
 

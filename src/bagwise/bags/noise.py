@@ -8,7 +8,6 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_ndtr
 
 from bagwise.bags.arrays import FloatArray
 from bagwise.errors import InputError
@@ -144,6 +143,8 @@ class Gaussian(Noise):
     @staticmethod
     def log_cdf(noise: FloatArray, width: FloatArray) -> FloatArray:
         """Of the normal distribution."""
+        from scipy.special import log_ndtr  # takes long to import, and is seldom needed
+
         found: FloatArray = log_ndtr(noise / width)
         return found
 
@@ -173,6 +174,8 @@ class DiscreteGaussian(Gaussian):
     @staticmethod
     def log_cdf(noise: FloatArray, width: FloatArray) -> FloatArray:
         """By adding up the terms, from where they matter; wide noise is as good as normal."""
+        from scipy.special import log_ndtr
+
         noise, width = np.broadcast_arrays(noise, width)
         found: FloatArray = log_ndtr((noise + 0.5) / width)
         for w in np.unique(width[width < _WIDE]):

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln, logsumexp, xlogy
 
 from bagwise.bags.arrays import FloatArray, IntArray, first, numbers
 from bagwise.bags.potentials import Potentials, begins_of
@@ -131,12 +130,16 @@ def _summed(
     sums[lost] = 1.0
     found: FloatArray = np.log(sums) + (top + top_q)
     columns = np.arange(len(others))
+    from scipy.special import logsumexp  # takes long to import, and is seldom needed
+
     for some in np.array_split(lost, -(-len(lost) * len(others) // _AT_ONCE) or 1):
         found[some] = logsumexp(values[some[:, None] + columns] + log_q, axis=1)
     return found
 
 
 def _poisson(r: IntArray | FloatArray, rate: float) -> FloatArray:
+    from scipy.special import gammaln, xlogy
+
     found: FloatArray = xlogy(r, rate) - rate - gammaln(r + 1.0)
     return found
 

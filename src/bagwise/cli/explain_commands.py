@@ -23,6 +23,7 @@ from bagwise.cli.fit_command import (
     RowCounts,
     Skip,
 )
+from bagwise.cli.quick_start import without_pandas
 from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def explain(
     from bagwise.tables.use.importance import importances
 
     with user_errors(), spooled(data or [], sys.stdin.buffer) as files:
+        without_pandas()
         counts = some_counts(bag, labels, labels_are, noise, clipped, skip_unmatched, row_counts)
         if bool(data) != (counts is not None):
             raise UsageError("rows are given together with --bag and --labels, or none of them is.")
@@ -211,6 +213,7 @@ def estimate(
     from bagwise.tables.use.estimate import estimate_shares
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        without_pandas()
         if figure is not None:
             refuse_picture(figure, force)
         names = columns_of(by)

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from bagwise.cli.app import TABLES, Force, Ray, RayAddress, app, on_ray, output, user_errors
+from bagwise.cli.app import (
+    TABLES,
+    Force,
+    Ray,
+    RayAddress,
+    app,
+    on_ray,
+    output,
+    user_errors,
+)
 from bagwise.cli.fit_command import (
     Bag,
     Clipped,
@@ -22,6 +31,7 @@ from bagwise.cli.fit_command import (
     Skip,
     Workers,
 )
+from bagwise.cli.quick_start import without_pandas
 from bagwise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -87,6 +97,7 @@ def predict(
     from bagwise.tables.read.paths import spooled
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        without_pandas()
         fitted = load(model)
         if on_ray(ray, ray_address, workers):
             if labels is not None or "-" in (*data, str(out)):
@@ -172,6 +183,7 @@ def label(
     from bagwise.tables.read.paths import spooled
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        without_pandas()
         counts = counts_given(bag, labels, labels_are, noise, clipped)
         assert counts is not None
         fitted = load(model)
@@ -210,6 +222,7 @@ def evaluate(
     from bagwise.tables.read.paths import spooled
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
+        without_pandas()
         found = load(model)
         scores = found.evaluate(files, target, weights=row_counts, progress=output.for_people)
     output.result(scores)

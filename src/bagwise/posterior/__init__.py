@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, overload
 
 import numpy as np
-from scipy.special import log_softmax
 
 from bagwise.bags import Bags, FloatArray, Groupings
 from bagwise.errors import InputError
@@ -168,6 +167,8 @@ def log_likelihoods(logits: FloatArray, bags: Bags) -> FloatArray:
     >>> log_likelihoods(np.zeros((3, 2)), Bags([2, 1], [[1, 1], [1, 0]])).round(4)
     array([-0.6931, -0.6931])
     """
+    from scipy.special import log_softmax  # takes long to import, and is seldom needed
+
     found = np.empty(len(bags))
     for index in bags.batches(_CHUNK):
         log_probs = log_softmax(logits[bags.rows(index)].astype(np.float64), axis=-1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
-from scipy.special import i0e, i1e
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.posterior._balance import covariance, normalize_rows
@@ -11,12 +12,19 @@ from bagwise.posterior._kernels import inline
 
 MOST = 1e50  # messages are clipped to [1 / MOST, MOST]: certain enough, and far from overflow
 
-# log g(v) and its derivative for g(v) = exp(-v) I_0(v), tabulated over u = v / (1 + v) in [0, 1)
-# after taking out their growth at large v; read with linear interpolation (error below 1e-7).
-_U = np.linspace(0.0, 1.0, 4097)
-_V = _U[:-1] / (1.0 - _U[:-1])
-LOG_G = np.append(np.log(i0e(_V)) + 0.5 * np.log1p(_V), -0.5 * np.log(2 * np.pi))
-SLOPE = np.append((i1e(_V) / i0e(_V) - 1.0) * (1.0 + _V), -0.5)
+
+@cache
+def gap_tables() -> tuple[FloatArray, FloatArray]:
+    """log g(v) and its derivative for g(v) = exp(-v) I_0(v), tabulated over u = v / (1 + v).
+
+    Their growth at large v is taken out; read with linear interpolation (error below 1e-7).
+    """
+    from scipy.special import i0e, i1e  # takes long to import, and is seldom needed
+
+    u = np.linspace(0.0, 1.0, 4097)[:-1]
+    v = u / (1.0 - u)
+    log_g = np.append(np.log(i0e(v)) + 0.5 * np.log1p(v), -0.5 * np.log(2 * np.pi))
+    return log_g, np.append((i1e(v) / i0e(v) - 1.0) * (1.0 + v), -0.5)
 
 
 @inline

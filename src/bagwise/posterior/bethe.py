@@ -12,7 +12,7 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.bags.potentials import of_counts
 from bagwise.checks import flag, number, whole
 from bagwise.posterior._balance import balance
-from bagwise.posterior._bethe import LOG_G, MOST, SLOPE, add_gap, beliefs, odds, totals
+from bagwise.posterior._bethe import MOST, add_gap, beliefs, gap_tables, odds, totals
 from bagwise.posterior._engine import KERNELS, Engine, posterior
 from bagwise.posterior._kernels import LARGE, inline, kernel, over_bags
 from bagwise.posterior._result import Posterior, Values
@@ -142,7 +142,7 @@ def fill_bethe(
     """
     converged = np.ones(len(bags), dtype=np.bool_)
     balanced = np.ones(len(bags), dtype=np.bool_)
-    how: tuple[Any, ...] = (correction, float(tolerance), max_iterations, LOG_G, SLOPE)
+    how: tuple[Any, ...] = (correction, float(tolerance), max_iterations, *gap_tables())
     found: tuple[Any, ...] = (log_likelihood, weights, converged, balanced)
 
     def run(part: IntArray) -> None:

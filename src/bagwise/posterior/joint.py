@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp, softmax
 
 from bagwise.bags import Bags, FloatArray, Groupings, IntArray
 from bagwise.bags.arrays import without_torch
@@ -132,6 +131,8 @@ def posterior_of_groupings(
 def _composite(solve: Solve, log_probs: Any, groupings: Groupings) -> JointPosterior[Any]:
     total, degrees = 0.0, groupings.degrees[:, None]
     array = without_torch(log_probs)
+    from scipy.special import softmax  # takes long to import, and is seldom needed
+
     weights = np.where(degrees > 0, 0.0, softmax(array, axis=1))
     for grouping in groupings:
         post = _solved(solve, log_probs[grouping.rows], grouping.name, grouping.bags)
@@ -178,6 +179,8 @@ def _rounds(
         value += post.log_likelihood.sum()
         # Messages have changed since. The value's slope in its cavities is the weights.
         value += _since(g.rows, copies, total, messages[place], cavity, post.weights)
+    from scipy.special import logsumexp, softmax
+
     value -= (copies * (degrees - 1) * logsumexp(total, axis=1)).sum()
     return JointPosterior(value, softmax(total, axis=1), messages, rounds, converged)
 

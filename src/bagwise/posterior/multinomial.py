@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammaln
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._engine import KERNELS, Engine, posterior
@@ -48,7 +47,12 @@ def _fill(
     gradient = np.empty(log_p.shape)
     # log (K-1)! / prod_c n_c!, the part of the multinomial coefficient all y share
     counts = likely_counts(log_p, bags)
-    factorials = _log_factorial(bags.least) if bags.potentials is None else gammaln(counts + 1)
+    if bags.potentials is None:
+        factorials = _log_factorial(bags.least)
+    else:
+        from scipy.special import gammaln  # takes long to import, and is seldom needed
+
+        factorials = gammaln(counts + 1)
     shared = _log_factorial(bags.totals - 1) - factorials.sum(axis=1)
 
     def run(index: IntArray) -> None:

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from bagwise.errors import InputError
 from bagwise.tables.encode.columns import Column, Floats, Kind, LeftOut, Log
-from bagwise.tables.encode.survey_weights import looks_like_weights, weights_note
+from bagwise.tables.encode.survey_weights import are_counts, looks_like_weights
 from bagwise.tables.read.values import numbers_of
-from bagwise.wording import counted
+from bagwise.wording import column_words
 
 SAMPLE = 20_000  # values that quantiles are taken of, and up to twice as many
 FEW = 20  # values of which nothing is said about tails
@@ -68,9 +68,7 @@ class NumberLearner:
     def finish(self) -> Column | LeftOut:
         """The column, or why it is left out."""
         for name, n in self.infinite.items():
-            rows = counted(n, "row has", "rows have")
-            note = f"{name}: {rows} an infinite value, which is read as missing."
-            warnings.warn(note, UserWarning, stacklevel=2)
+            warnings.warn(f"{name}: {column_words.infinite(n)}", UserWarning, stacklevel=2)
         if not self.n:
             return LeftOut("empty")
         if self.n >= FEW and not self.missing and self.numbering and self.numbering.numbers_rows():
@@ -79,7 +77,8 @@ class NumberLearner:
         column = Column(self.name, self.kind, self.mean, std, missing=self.missing > 0)
         unasked = self.kind == "numeric" and not self.wanted
         if unasked and looks_like_weights(self.name, self.sample.values()):
-            warnings.warn(weights_note(self.name, self.sample.values()), stacklevel=2)
+            whole = are_counts(self.sample.values())
+            warnings.warn(column_words.survey_weights(self.name, whole), stacklevel=2)
         return number_column(column, self.sample.values(), self.n)
 
 
@@ -232,26 +231,17 @@ def _log(sample: Floats) -> Log | None:
 
 def _note(column: Column, far: Far, factor: float) -> str:
     """What stands out, in how many rows, and what to do."""
-    about = "about " if factor > 1 else ""
-    notes = []
+    notes, estimated = [], factor > 1
     if far.codes:
-        values = " or ".join(shown(column, code) for code in far.codes)
-        notes.append(
-            f"{about}{counted(far.coded * factor, 'row has', 'rows have')} {values}, far from "
-            "all other values, which is taken for missing; empty these cells, or mend them if it "
-            "is a mistake."
-        )
+        codes = [shown(column, code) for code in far.codes]
+        notes.append(column_words.codes_of_missing(codes, far.coded * factor, estimated))
     if far.cut:
         median = (far.low + far.high) / 2
         farthest = max(far.cut, key=lambda value: abs(value - median))
         ends = [far.low] * (min(far.cut) < far.low) + [far.high] * (max(far.cut) > far.high)
-        notes.append(
-            f"{about}{counted(len(far.cut) * factor, 'row has', 'rows have')} values far from all "
-            "others, such as "
-            f"{shown(column, farthest)}, which are taken for "
-            f"{' or '.join(shown(column, end) for end in ends)}, where the others end; mend these "
-            "cells if they are mistakes, or empty them."
-        )
+        at = [shown(column, end) for end in ends]
+        n = len(far.cut) * factor
+        notes.append(column_words.far_values(shown(column, farthest), at, n, estimated))
     return f"{column.name}: {' '.join(notes)}"
 
 

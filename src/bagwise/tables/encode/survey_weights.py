@@ -6,7 +6,6 @@ import re
 
 import numpy as np
 
-from bagwise.errors import BagwiseWarning, Option
 from bagwise.tables.encode.columns import Floats
 
 _SURE = re.compile(
@@ -39,18 +38,10 @@ def looks_like_weights(name: str, values: Floats) -> bool:
     return bool(_MAYBE.fullmatch(plain)) and abs(float(values.mean()) - 1) < 0.005
 
 
-def weights_note(name: str, values: Floats) -> BagwiseWarning:
-    """What to know of such a column, which holds these values."""
-    whole = bool((values == np.rint(values)).all() and (values >= 1).all())
-    counts = (
-        " Say ",
-        Option("weights", name),
-        " if it is the number of identical rows that each row stands for.",
-    )
-    return BagwiseWarning(
-        f"the column {name!r} looks like survey weights, but is learned from like any other, and "
-        "every row counts once. Leave it out with ",
-        Option("exclude", name),
-        " if it is no feature.",
-        *(counts if whole else ()),
-    )
+def are_counts(values: Floats) -> bool:
+    """Whether such a column may as well say how many identical rows a row stands for.
+
+    >>> are_counts(np.array([1.0, 20.0])), are_counts(np.array([1.5, 20.0]))
+    (True, False)
+    """
+    return bool((values == np.rint(values)).all() and (values >= 1).all())

@@ -29,7 +29,7 @@ from bagwise.tables.read.notation import (
     rewritten,
 )
 from bagwise.tables.read.values import category_texts, cleaned, is_all, numbers_of
-from bagwise.wording import counted
+from bagwise.wording import column_words, counted
 
 Rows = npt.NDArray[np.int64]
 
@@ -76,11 +76,8 @@ class CategoryLearner:
         shared = min(rest // ROWS, SHARED) if distinct > MOST + SHARED else 0
         shared = shared if shared > 1 else 0
         if shared:
-            more = "more than " if self.tally.dropped else ""
-            self._note(
-                f"it has {more}{len(texts):,} different values; the {kept} most frequent have a "
-                f"column each, the others are hashed into {shared} columns."
-            )
+            more = bool(self.tally.dropped)
+            self._note(column_words.hashed(len(texts), more, kept, shared))
         return Column(
             self.name,
             "category",
@@ -134,18 +131,12 @@ class CategoryLearner:
         if is_all(rewritten(plain, written) if written.style else plain, "date"):
             return self._read(texts, rows, "date", written)
         if is_in_doubt(plain):
-            self._note(
-                f"nothing tells the day from the month in dates such as {plain[0].as_py()!r}, so "
-                "they are taken for categories; write 2021-12-31, or 31.12.2021 with the day first."
-            )
+            self._note(column_words.day_or_month(plain[0].as_py()))
             return None
         bad = plain.filter(pa.array(~like_dates(plain)))
         bad = bad if len(bad) else plain
         first = next(text for text in bad.to_pylist() if not is_all(pa.array([text]), "date"))
-        self._note(
-            f"it is taken for categories, not for dates, as {first!r} is none that is known; write "
-            "2020-12-31 or 31.12.2020, in every row."
-        )
+        self._note(column_words.no_date(first))
         return None
 
     def _read(self, texts: pa.Array, rows: Rows, kind: Kind, written: Written) -> Column | LeftOut:
@@ -160,9 +151,8 @@ class CategoryLearner:
         column = Column(self.name, kind, mean, std, missing, style=written.style, unit=written.unit)
         if written.style or kind == "boolean":
             example = int(np.argmax(known * pc.utf8_length(texts).to_numpy()))
-            what = {"numeric": "numbers", "boolean": "true and false", "date": "dates"}[kind]
             read = bool(numbers[example]) if kind == "boolean" else shown(column, numbers[example])
-            self._note(f"it is read as {what}; {texts[example].as_py()!r} is {read}.")
+            self._note(column_words.read_as(kind, texts[example].as_py(), read))
         if n <= 2 * SAMPLE:
             sample = np.repeat(values, weights)
         else:
@@ -174,8 +164,7 @@ class CategoryLearner:
         groups = np.bincount(alike.indices.to_numpy(), minlength=1)
         if groups.max() > 1:
             same = alike.indices.to_numpy() == int(groups.argmax())
-            shown = ", ".join(repr(text) for text in texts.filter(pa.array(same))[:3].to_pylist())
-            self._note(f"{shown} are different categories; write them alike if they are not.")
+            self._note(column_words.spellings(texts.filter(pa.array(same))[:3].to_pylist()))
 
     def _note(self, text: str) -> None:
         warnings.warn(f"{self.name}: {text}", UserWarning, stacklevel=2)

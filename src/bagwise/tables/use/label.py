@@ -7,7 +7,6 @@ import warnings
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from scipy.special import log_softmax
 
 from bagwise.bags import Bags, FloatArray, Groupings, IntArray
 from bagwise.limits import LIMITS, Limits
@@ -18,6 +17,7 @@ from bagwise.tables.labels.counts import Counts
 from bagwise.tables.match.bag_table import MatchedRows, places
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import Table, open_rows
+from bagwise.tables.use.copied_types import copied_schema
 from bagwise.tables.use.counted_rows import label_tables, matched_rows, weight_column
 from bagwise.tables.use.prediction_file import (
     MOST_PROBABLE,
@@ -86,7 +86,7 @@ def label_table(
         posterior, best = _labels(model, log_probs, rows_found, bar)
     row = 0
     added = [MOST_PROBABLE, *added_columns(model.classes, is_weighted)]
-    with writer_of(to, source.schema, kept, added) as write:
+    with writer_of(to, copied_schema(source, kept, to.out), kept, added) as write:
         for batch in source.batches(kept or list(counts.key)):
             own = place[row : row + batch.num_rows]
             there = own >= 0
@@ -127,7 +127,9 @@ def _labels(
         if model.known_bags is None or some.is_sharp.all():
             posterior[own] = bag_posterior(part, some).weights
         else:
-            from bagwise.likelihood import posterior_with_effects  # seldom needed
+            from scipy.special import log_softmax  # seldom needed, and long to import
+
+            from bagwise.likelihood import posterior_with_effects
 
             tau = model.known_bags.effects.tau
             posterior[own], effects = posterior_with_effects(part, some, tau)

@@ -16,6 +16,7 @@ from bagwise.tables.labels.counts import Counts
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
+from bagwise.tables.use.copied_types import copied_schema
 from bagwise.tables.use.prediction_file import (
     Destination,
     Written,
@@ -60,8 +61,9 @@ def predict_table(
     source.require([*bag, *model.columns.names])
     kept = kept_columns(source, model, to.keep)
     names = model.bag_columns(source.schema.names, bag)
+    schema = copied_schema(source, kept, to.out)
     with RowProgress("predicting", source.rows, progress) as bar:
-        return predict_rows(model, source, source.schema, to, kept, names, bar.advance, False)
+        return predict_rows(model, source, schema, to, kept, names, bar.advance, False)
 
 
 def predict_rows(

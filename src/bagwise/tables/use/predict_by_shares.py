@@ -16,6 +16,7 @@ from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import match_some
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
+from bagwise.tables.use.copied_types import copied_schema
 from bagwise.tables.use.prediction_file import (
     Destination,
     Written,
@@ -62,7 +63,8 @@ def predict_by_shares(
     shares, totals = (numbers[bags] for numbers in given)
     tau = model.known_bags.effects.tau if model.known_bags else None
     found = effects_of_shares(z[rows].astype(np.float64), sizes, shares, totals, tau)
-    with writer_of(to, source.schema, kept, added_columns(model.classes)) as write:
+    schema = copied_schema(source, kept, to.out)
+    with writer_of(to, schema, kept, added_columns(model.classes)) as write:
         row = 0
         for batch in source.batches(kept or model.columns.names[:1]):
             own = place[row : row + batch.num_rows]

@@ -19,6 +19,7 @@ from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.paths import Paths
 from bagwise.tables.read.source import open_rows
+from bagwise.tables.use.copied_types import copied_schema
 from bagwise.tables.use.predict import predict_rows
 from bagwise.tables.use.prediction_file import Destination, Written, is_prediction, kept_columns
 
@@ -67,7 +68,8 @@ def predict_on_ray(
     source.require([*key, *fitted.columns.names])
     kept = kept_columns(source, fitted, keep)
     names = fitted.bag_columns(source.schema.names, key)
-    settings = _Settings(model.absolute(), source.schema, kept, names)
+    schema = copied_schema(source, kept, Path("all.parquet"))  # the same in every file
+    settings = _Settings(model.absolute(), schema, kept, names)
     place = out.resolve()
     place.parent.mkdir(parents=True, exist_ok=True)
     with unfinished(place, folder=True) as new:

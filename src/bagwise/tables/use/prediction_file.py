@@ -21,6 +21,7 @@ from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import open_rows
+from bagwise.tables.use.copied_types import copied
 
 LABEL, MOST_PROBABLE = "label", "most_probable"
 _KINDS = (".parquet", ".pq", ".csv", ".tsv")
@@ -146,7 +147,7 @@ def is_prediction(path: Path, classes: Sequence[str]) -> bool:
 def _as(fields: list[pa.Field], batch: pa.RecordBatch) -> list[pa.Array]:
     """The columns in the types that all files together have."""
     pairs = zip(batch.columns, fields, strict=True)
-    return [column.cast(field.type) for column, field in pairs]
+    return [copied(column, field.type) for column, field in pairs]
 
 
 @contextmanager
@@ -166,9 +167,9 @@ def writer_of(
     schema = pa.schema([*types, *of_added])
 
     def batch_of(
-        copied: pa.RecordBatch | None, labels: list[pa.Array], probabilities: npt.NDArray[Any]
+        rows: pa.RecordBatch | None, labels: list[pa.Array], probabilities: npt.NDArray[Any]
     ) -> pa.RecordBatch:
-        columns = [] if copied is None else _as(types, copied)
+        columns = [] if rows is None else _as(types, rows)
         columns += labels
         columns += [pa.array(np.ascontiguousarray(p)) for p in probabilities.T]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -182,10 +183,10 @@ def writer_of(
 
 
 @contextmanager
-def _file_writer(out: Path | IO[bytes], schema: pa.Schema, copied: list[pa.Field]) -> Iterator[Any]:
+def _file_writer(out: Path | IO[bytes], schema: pa.Schema, kept: list[pa.Field]) -> Iterator[Any]:
     kind = out.suffix.lower() if isinstance(out, Path) else ".csv"
     if kind in (".csv", ".tsv"):
-        for field in copied:
+        for field in kept:
             if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
                 raise InputError(
                     f"the column {field.name!r} is of type {field.type}, which {kind} cannot hold; "
