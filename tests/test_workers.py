@@ -14,7 +14,16 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from bagwise import BagBatchSampler, BagData, Bags, LLPClassifier, TrainingOptions, cc_loss, train
+from bagwise import (
+    BagBatchSampler,
+    BagData,
+    Bags,
+    Groupings,
+    LLPClassifier,
+    TrainingOptions,
+    cc_loss,
+    train,
+)
 from bagwise.methods import Batch, Method, make_method
 from bagwise.paper.run import read_result
 from bagwise.training import Callback, DivergedError, JsonLines
@@ -35,6 +44,19 @@ def ragged(images: bool = False, labels: bool = False, sizes: Any = None) -> Bag
     known = truth.clone()
     known[::4] = -1
     return BagData(inputs, Bags.from_labels(truth, sizes, n_classes=3), known if labels else None)
+
+
+def grouped(weighted: bool) -> BagData:
+    """The same rows in two groupings, or with weights."""
+    data = ragged(labels=True)
+    truth = Bags.from_labels(ragged().bags.bag_of_row % 3, data.bags.sizes, n_classes=3)
+    if weighted:
+        return BagData(data.inputs, Bags(truth.sizes, 2 * truth.counts, [2] * len(data)))
+    other = torch.randperm(len(data), generator=torch.Generator().manual_seed(0)) // 10
+    order = other.argsort(stable=True)
+    counts = Bags.from_labels(data.bags.bag_of_row[order] % 3, other.bincount(), n_classes=3)
+    groupings = Groupings({"own": (data.bags.bag_of_row, truth), "other": (other.numpy(), counts)})
+    return BagData.of_groupings(data.inputs, groupings)
 
 
 def network(images: bool = False, normalised: bool = False) -> nn.Module:
@@ -82,6 +104,9 @@ def run(name: str) -> dict[str, Any]:
         options |= {"batch_instances": 1}
     elif name == "large bags":  # trained in parts
         data, validation = ragged(sizes=[40, 3, 30, 5]), ragged(sizes=[7], labels=True)
+    elif name in ("weighted", "joint cc", "joint rc"):
+        data = grouped(weighted=name == "weighted")
+        method = make_method(name.split()[-1] if name != "weighted" else "rc")
     elif name == "dataset":
         data = BagData(TensorDataset(data.inputs), data.bags)
     result = train(
@@ -93,7 +118,11 @@ def run(name: str) -> dict[str, Any]:
 
 
 METHODS = ("cc", "rc", "dllp", "llpfc", "ot", "mixbag", "supervised", "two_views")
-RUNS = (*METHODS, "normalised", "single instances", "large bags", "dataset")
+RUNS = (
+    *METHODS,
+    *("normalised", "single instances", "large bags", "dataset"),
+    *("weighted", "joint cc", "joint rc"),
+)
 
 
 def fitted(random_state: int | None) -> dict[str, Any]:

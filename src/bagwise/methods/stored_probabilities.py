@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import log_softmax
 
 from bagwise.autograd.bag_tensors import weighted
-from bagwise.autograd.logits import check_logits
+from bagwise.autograd.logits import check_logits, log_probs
 from bagwise.checks import check_all
 from bagwise.data import BagData
 from bagwise.data.inputs import full
@@ -90,7 +90,7 @@ class RC(StoredProbabilities):
             self._gap[1] += batch.n_instances
         if messages is None:
             return cross_entropy_of_bags(weights, logits, bags)
-        return messages.cross_entropy(logits, weights, bags)
+        return messages.cross_entropy(log_probs(logits), weights, bags)
 
     def epoch_metrics(self) -> dict[str, float]:
         """The epoch's distance of weights, if recorded."""

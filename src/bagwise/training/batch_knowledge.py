@@ -48,4 +48,4 @@ class Known:
         """The batch with its bags, where it is a part of one."""
         if batch.part_of is None or batch.messages is None:
             return self._parts.completed(batch, logits)
-        return self._parts.completed(batch, batch.messages.cavity(logits))
+        return self._parts.completed(batch, torch.from_numpy(batch.messages.cavity(logits)))
