@@ -34,7 +34,7 @@ SIZES, GROUPINGS, SEEDS = ("16", "64", "128"), ("1", "2", "4"), ("0", "1", "2")
 DELTA = 1e-5
 TRAINED = 1408
 RIDGE = 5.0  # the same belief about coefficients, whatever was published
-FIRST_RIDGES = (30.0, 10.0)  # with so few bags, a fit from zero often ends in a poor local maximum
+FIRST_RIDGES = (30.0, 10.0)  # with few bags, a fit from zero often ends in a poor local maximum
 PANELS = (*(("laplace", K) for K in SIZES), ("gaussian", "64"))
 
 
@@ -92,7 +92,7 @@ def measured(noise: str, epsilon: str, bag_size: str, groupings: str, seed: str)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of fits that are hard to end
         start = None
-        for ridge in FIRST_RIDGES if bag_size == "128" else ():
+        for ridge in FIRST_RIDGES:
             start = fit_linear(X[rows], bags, ridge, start=start, tolerance=0.03)
         composite = fit_linear(X[rows], bags, RIDGE, start=start, tolerance=0.03)
         joint = composite
