@@ -18,7 +18,7 @@ ROOT = PACKAGE.parent.parent
 TORCH_FREE = (
     "errors", "limits", "checks", "extras", "registry", "wording", "memory_size", "progress",
     "ray_cluster", "training_options", "bags", "labels", "posterior", "likelihood", "logistic",
-    "storage", "tables", "reports", "table_model",
+    "storage", "tables", "reports", "table_model", "ecological",
 )  # fmt: skip
 ROOMS = (
     *TORCH_FREE,

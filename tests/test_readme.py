@@ -81,6 +81,7 @@ def test_the_make_commands_are_those_of_the_makefile() -> None:
         "docs/pytorch.md",
         "docs/estimator.md",
         "docs/groupings.md",
+        "docs/ecological.md",
         "CONTRIBUTING.md",
     ],
 )

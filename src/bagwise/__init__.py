@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
     from bagwise.data.stored_bags import stored_bags
+    from bagwise.ecological import EcologicalTable, ecological_table
     from bagwise.errors import BagwiseError, BagwiseWarning, InputError
     from bagwise.estimator import BagKFold, LLPClassifier, bag_scorer
     from bagwise.labels.label_spec import Rounded
@@ -54,6 +55,7 @@ __all__ = [
     "BagwiseWarning",
     "DiscreteGaussian",
     "DiscreteLaplace",
+    "EcologicalTable",
     "Gaussian",
     "Groupings",
     "InputError",
@@ -69,6 +71,7 @@ __all__ = [
     "cc_loss",
     "collate",
     "dllp_loss",
+    "ecological_table",
     "fit",
     "llpfc_loss",
     "load",
@@ -88,6 +91,7 @@ __version__ = "0.1.0"
 # `import bagwise` and `bagwise --help` need not wait for all of them.
 _ROOMS = {
     "bags": ("Bags", "DiscreteGaussian", "DiscreteLaplace", "Gaussian", "Groupings", "Laplace"),
+    "ecological": ("EcologicalTable", "ecological_table"),
     "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
     "data.stored_bags": ("stored_bags",),
     "errors": ("BagwiseError", "BagwiseWarning", "InputError"),
