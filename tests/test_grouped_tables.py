@@ -201,6 +201,8 @@ def test_contradictions_name_the_bags_by_their_names() -> None:
         ({"ward": WARDS, "town": AGES}, {}, "town"),
         ({}, {}, "labels is empty"),
         ({"ward,age": WARDS, "age,ward": AGES}, {}, "two tables of labels are about the bags of"),
+        ({"ward": WARDS, "age": AGES.assign(no=1)}, {}, "age: the numbers of bag 'A00' sum to"),
+        ({"ward": WARDS[1:], "age": AGES}, {}, "ward: the bags of the two files do not match"),
         (BOTH, {"bag": "ward"}, "Leave bag out"),
         (BOTH, {"bag_effects": True}, "several groupings cannot be learned from with bag_effects"),
         (BOTH, {"memory": "1GB"}, "several groupings cannot be learned from with memory"),

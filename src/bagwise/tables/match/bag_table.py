@@ -23,7 +23,7 @@ from bagwise.tables.labels.one_class import completed
 from bagwise.tables.labels.row_count_column import row_counts
 from bagwise.tables.labels.row_label_column import RowLabels, with_row_labels
 from bagwise.tables.match.bag_codes import read_bag_codes
-from bagwise.tables.match.grouped_rows import of_classes, stacked
+from bagwise.tables.match.grouped_rows import naming_grouping, of_classes, stacked
 from bagwise.tables.read.paths import columns_of
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
@@ -204,21 +204,22 @@ def match_rows(
     alone = np.zeros(len(nowhere), dtype=np.bool_) if known is None else nowhere & (known >= 0)
     nameless, left_out, parts = int((nowhere & ~alone).sum()), [], []
     for (codes, names), labels in zip(in_groupings, tables, strict=True):
-        index, missing = match_names(nameless, names, labels, source.name, skip_unmatched)
-        left_out += missing if len(tables) == 1 else [f"{labels.grouping}={x}" for x in missing]
-        nameless = 0  # is said once
-        bag_of_row = np.where(codes >= 0, index[codes], -1)
-        totals = _totals(bag_of_row, len(labels.ids), copies)
-        parts.append(
-            sorted_by_bag(
-                bag_of_row,
-                np.array(labels.ids, dtype=object),
-                np.array(labels.classes, dtype=np.str_),
-                completed(labels, totals),
-                labels.label_spec,
-                copies,
+        with naming_grouping(labels.grouping if len(tables) > 1 else ""):
+            index, missing = match_names(nameless, names, labels, source.name, skip_unmatched)
+            left_out += missing if len(tables) == 1 else [f"{labels.grouping}={x}" for x in missing]
+            nameless = 0  # is said once
+            bag_of_row = np.where(codes >= 0, index[codes], -1)
+            totals = _totals(bag_of_row, len(labels.ids), copies)
+            parts.append(
+                sorted_by_bag(
+                    bag_of_row,
+                    np.array(labels.ids, dtype=object),
+                    np.array(labels.classes, dtype=np.str_),
+                    completed(labels, totals),
+                    labels.label_spec,
+                    copies,
+                )
             )
-        )
     targets, groupings = parts[0], None
     if len(tables) > 1:
         targets, groupings = stacked(tables, parts, known, np.flatnonzero(alone), copies)

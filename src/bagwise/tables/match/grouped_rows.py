@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +67,15 @@ def stacked(
     )
     rounding = max(part.rounding for part in parts)
     return BagTargets(used[rows], bags, ids, classes, rounding), groupings
+
+
+@contextmanager
+def naming_grouping(name: str) -> Iterator[None]:
+    """Have errors that arise here begin with the name of a grouping, unless it is empty."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"{name}: " if name else "", *error.args) from None
 
 
 def of_classes(groupings: Groupings, classes: IntArray) -> Groupings:
