@@ -19,6 +19,7 @@ from bagwise.posterior._result import Posterior, Values
 from bagwise.posterior._tilt import classes_by_count, tilt
 from bagwise.posterior.bethe_potentials import bethe_with_potentials
 from bagwise.posterior.large_bags import bethe_of_large_bags
+from bagwise.posterior.pairs import fill_pairs, is_pair
 from bagwise.posterior.poisson_binomial import cardinality_probability, cardinality_ratios
 
 TOLERANCE = 1e-3
@@ -63,7 +64,8 @@ def bethe_posterior(
 
     In bags of more than 80 instances a class, or 2048 in all, and in those with weighted rows, the
     messages come from 12 to 25 values of the counts' characteristic functions. Counts that are not
-    exact are taken as normal in bags of more than 2048, if their variance is above 100.
+    exact are taken as normal in bags of more than 2048, if their variance is above 100. Exact
+    counts of two classes, from 64 instances on, are computed as `exact` does.
 
     Cost: about K^2 steps an iteration over all classes (K^2 log C where counts are improbable),
     K C^2 in such large bags, typically 5 to 15 iterations in all; memory K C.
@@ -138,8 +140,13 @@ def fill_bethe(
 ) -> None:
     """Compute the bags in `index`: their entries of `log_likelihood`, their rows of `weights`.
 
-    Of the three kernels, that for large bags takes weighted rows; the others see bags without.
+    Of the three kernels, that for large bags takes weighted rows; the others see bags without. Two
+    classes are one factor, whose messages are exact: `fill_pairs` has them.
     """
+    pairs = (is_pair(bags) & bags.is_sharp)[index]
+    if pairs.any():
+        fill_pairs(index[pairs], log_p, bags, log_likelihood, weights)
+        index = index[~pairs]
     converged = np.ones(len(bags), dtype=np.bool_)
     balanced = np.ones(len(bags), dtype=np.bool_)
     how: tuple[Any, ...] = (correction, float(tolerance), max_iterations, *gap_tables())

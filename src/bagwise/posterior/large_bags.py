@@ -12,7 +12,7 @@ from bagwise.posterior._flow import possible_classes
 from bagwise.posterior._kernels import LARGE, inline, kernel
 from bagwise.posterior._windows import cut_windows, joined_windows, tilt_potentials
 from bagwise.posterior.bethe_potentials import targets_of, write_weights
-from bagwise.posterior.fourier import leave_one_out, tilted_shares
+from bagwise.posterior.fourier import leave_one_out, probability, tilted_shares
 
 _NORMAL = 100.0  # variance from which a count is taken as normal
 _POINTS = 33  # probabilities of an instance for which its message is computed; others in between
@@ -223,11 +223,11 @@ def _ratios(
 def _log_probability(yes: FloatArray, no: FloatArray, copies: IntArray, n: int) -> float:
     """log P(N = n)."""
     tilted_yes, tilted_no = yes.copy(), no.copy()
-    log_x = tilted_shares(tilted_yes, tilted_no, copies, n)
-    below, at = np.empty_like(yes), np.empty_like(yes)
-    value: float = np.log(leave_one_out(tilted_yes, tilted_no, copies, n, below, at)) - n * log_x
+    log_x, variance = tilted_shares(tilted_yes, tilted_no, copies, n)
+    x = np.exp(log_x)
+    value: float = np.log(probability(tilted_yes, tilted_no, copies, n, variance)) - n * log_x
     for k in range(len(yes)):
-        value += copies[k] * np.log(yes[k] * np.exp(log_x) + no[k])
+        value += copies[k] * np.log(yes[k] * x + no[k])
     return float(value)
 
 
@@ -235,14 +235,13 @@ def _log_probability(yes: FloatArray, no: FloatArray, copies: IntArray, n: int) 
 def _sharp_ratios(
     yes: FloatArray, no: FloatArray, copies: IntArray, n: int, ratio: FloatArray
 ) -> None:
-    """ratio[k] = P(N_-k = n - 1) / P(N_-k = n), clipped."""
-    tilted_yes, tilted_no = yes.copy(), no.copy()
-    x = np.exp(tilted_shares(tilted_yes, tilted_no, copies, n))
-    below, at = np.empty_like(yes), np.empty_like(yes)
-    leave_one_out(tilted_yes, tilted_no, copies, n, below, at)
-    for k in range(len(yes)):
-        above, here = x * max(below[k], 0.0), max(at[k], 0.0)
-        ratio[k] = MOST if above >= MOST * here else max(above / here, 1.0 / MOST)
+    """ratio[k] = P(N_-k = n - 1) / P(N_-k = n), clipped; changes yes and no."""
+    log_x, variance = tilted_shares(yes, no, copies, n)
+    leave_one_out(yes, no, copies, n, variance, ratio)
+    if log_x != 0.0:
+        x = np.exp(log_x)
+        for k in range(len(ratio)):
+            ratio[k] = min(max(x * ratio[k], 1.0 / MOST), MOST)
 
 
 @inline

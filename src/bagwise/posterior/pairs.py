@@ -27,7 +27,7 @@ def fill_pairs(
 
     With N the number of instances of the first class, tilted so that its mean is its count n,
 
-        w[k, 0] ~ yes_k P(N_-k = n - 1),     w[k, 1] ~ no_k P(N_-k = n)
+        w[k, 0] ~ yes_k P(N_-k = n - 1) / P(N_-k = n),     w[k, 1] ~ no_k
 
     The errors of the weights are about 1e-13 (see `fourier`).
     """
@@ -57,9 +57,9 @@ def _pairs(
         logits = log_p[:, one] - log_p[:, two]
         yes, no = np.empty_like(logits), np.empty_like(logits)
         m = copies[offsets[bag] : offsets[bag + 1]]
-        x = tilted_odds(logits, m, n, yes, no)
-        below, at = np.empty_like(logits), np.empty_like(logits)
-        value = np.log(leave_one_out(yes, no, m, n, below, at))
+        x, variance = tilted_odds(logits, m, n, yes, no)
+        ratio = np.empty_like(logits)
+        value = np.log(leave_one_out(yes, no, m, n, variance, ratio))
         w[:] = 0.0
         hot = 0  # instances rather of the first class
         for k in range(len(logits)):
@@ -68,7 +68,7 @@ def _pairs(
                 value += m[k] * (log_p[k, one] - np.log(yes[k]))
             else:
                 value += m[k] * (log_p[k, two] - np.log(no[k]))
-            first, second = yes[k] * max(below[k], 0.0), no[k] * max(at[k], 0.0)
+            first, second = yes[k] * ratio[k], no[k]
             w[k, one] = first / (first + second)
             w[k, two] = second / (first + second)
         log_likelihood[bag] = value + (hot - n) * x
