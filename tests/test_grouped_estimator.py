@@ -85,17 +85,19 @@ def test_rows_may_be_in_no_bag_of_a_grouping(missing: Any) -> None:
 
 @pytest.mark.parametrize("method", ["cc", "rc"])
 def test_steps_learn_jointly(method: str) -> None:
-    model = LLPClassifier(method, "linear", epochs=15, random_state=0)
+    model = LLPClassifier(method, "linear", epochs=15, joint=True, random_state=0)
     model.fit(X, BOTH, COUNTS)
     again = clone(model).fit(X, BOTH, COUNTS)
     np.testing.assert_array_equal(model.predict_proba(X), again.predict_proba(X))
     assert model.score(X, Y) > 0.6
-    other = clone(model).set_params(joint=False).fit(X, BOTH, COUNTS)
-    assert not np.allclose(model.predict_proba(X), other.predict_proba(X))
+    others = [clone(model).set_params(joint=joint).fit(X, BOTH, COUNTS) for joint in (False, None)]
+    one_by_one, default = (other.predict_proba(X) for other in others)
+    assert not np.allclose(model.predict_proba(X), one_by_one)
+    np.testing.assert_array_equal(one_by_one, default)
 
 
 def test_a_perceptron_learns_jointly_with_bags_held_out() -> None:
-    model = LLPClassifier(epochs=10, validation_fraction=0.2, random_state=0)
+    model = LLPClassifier(epochs=10, validation_fraction=0.2, joint=True, random_state=0)
     model.fit(X, BOTH, COUNTS)
     assert "val_bag_loss" in model.history_[0]
     assert model.score(X, Y) > 0.55
@@ -103,8 +105,8 @@ def test_a_perceptron_learns_jointly_with_bags_held_out() -> None:
 
 def test_other_methods_take_groupings_one_by_one() -> None:
     with pytest.raises(InputError, match="joint=False"):
-        LLPClassifier("dllp", epochs=1).fit(X, BOTH, COUNTS)
-    model = LLPClassifier("dllp", epochs=2, joint=False, random_state=0).fit(X, BOTH, COUNTS)
+        LLPClassifier("dllp", epochs=1, joint=True).fit(X, BOTH, COUNTS)
+    model = LLPClassifier("dllp", epochs=2, random_state=0).fit(X, BOTH, COUNTS)
     assert len(model.history_) == 2
 
 

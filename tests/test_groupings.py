@@ -506,7 +506,7 @@ def test_what_else_takes_no_groupings_says_so() -> None:
 def test_the_examples_of_the_page_run() -> None:
     page = Path(__file__).parent.parent / "docs" / "groupings.md"
     code = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    assert len(code) == 4
+    assert len(code) > 3
     known: dict[str, object] = {}
     for part in code:
         exec(part, known)

@@ -353,7 +353,7 @@ def test_options_of_a_wrong_type_are_named() -> None:
 def test_the_recorded_distance_of_weights_is_summed_over_classes() -> None:
     log_probs, bags = random_bags(1, [4, 3], 5)
     method = RC(record_gap=True)
-    method.loss_given(log_probs, bags, log_probs)
+    method.loss_given(log_probs, Batch(torch.arange(7), bags), log_probs)
     expected = 0.0
     exact, rough = (
         bag_posterior(log_probs, bags, e).weights.numpy() for e in ("exact", "multinomial")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -51,7 +52,7 @@ _PARAMETERS = {
         lambda value: value is None or isinstance(value, np.random.RandomState),
     ),
     "verbose": flag,
-    "joint": flag,
+    "joint": or_else(flag, "None", lambda value: value is None),
 }
 _SAMPLE = 10_000  # instances that are looked at where not all are in memory
 
@@ -87,7 +88,8 @@ class LLPClassifier(Predictions):
             held out, always the same ones unless this is a number.
         verbose: show a progress bar, on a terminal.
         joint: with several groupings, learn from all counts of a row together, with cc or rc;
-            False learns from the bags of all groupings one by one, with any method.
+            False learns from the bags of all groupings one by one, with any method. None is
+            jointly by maximum likelihood, and one by one step by step.
         **method_options: options of the method, `method__epsilon=0.5` for instance; they are
             parameters like the others, for `clone` and for grid searches too.
 
@@ -146,7 +148,7 @@ class LLPClassifier(Predictions):
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
         verbose: bool = False,
-        joint: bool = True,
+        joint: bool | None = None,
         **method_options: Any,
     ) -> None:
         self.method = method
@@ -284,6 +286,8 @@ class LLPClassifier(Predictions):
 
     def _maximize(self, data: BagData) -> LLPClassifier:
         """Fit the linear model by maximum likelihood."""
+        several = data.groupings is not None and len(data.groupings) > 1
+        data = replace(data, joint=several and self.joint is not False)
         model = self._new_model(data, plain=True)
         fit, temperature = fit_by_likelihood(model, data, fold_seed(self), self._limits)
         return self._fitted(model.to(self.device), fit.history, None, fit, temperature)

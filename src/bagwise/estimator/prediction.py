@@ -48,7 +48,7 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
 
     standardize: bool
     device: str
-    joint: bool
+    joint: bool | None
     model_: nn.Module
     classes_: npt.NDArray[Any]
     shape_in_: tuple[int, ...]
@@ -120,7 +120,9 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         given = self._matched(X, bags, proportions, labels_are)
         log_probs = self._logits(given.rows).double().log_softmax(-1)
         if isinstance(given.bags, Groupings):
-            found = bag_posterior(log_probs.numpy(), given.bags, joint=self.joint).weights
+            found = bag_posterior(
+                log_probs.numpy(), given.bags, joint=self.joint is not False
+            ).weights
             return found, self.classes_[found.argmax(axis=1)]
         order = given.order
         log_probs = log_probs[torch.from_numpy(order)]
@@ -208,7 +210,7 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
     def _bag_data(self, given: GivenBags) -> BagData:
         inputs = to_tensor(given.rows, self._precision(given.rows), self._limits)
         if isinstance(given.bags, Groupings):
-            joint = self.joint and len(given.bags) > 1
+            joint = self.joint is True and len(given.bags) > 1
             return BagData.of_groupings(inputs, given.bags, joint=joint)
         return BagData(inputs[torch.from_numpy(given.order)], given.bags)
 
