@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, Groupings, IntArray, check_bags
+from bagwise.bags.potentials import of_counts
 from bagwise.errors import InputError
-from bagwise.posterior._flow import assign_potentials, possible_classes
+from bagwise.posterior._flow import assign, possible_classes
 from bagwise.posterior._kernels import kernel
-from bagwise.posterior._tilt import assign, classes_by_count
 
 _LARGEST = 1e13
 
@@ -101,6 +101,16 @@ def checked(log_p: FloatArray, bags: Bags) -> tuple[FloatArray, FloatArray | Non
     return log_p, np.add.reduceat(tops * bags.copies, bags.offsets[:-1])
 
 
+def windows_of(bags: Bags) -> tuple[IntArray, FloatArray]:
+    """Where the windows of possible counts begin, and the logarithms of their potentials; a sharp
+    count is a window of one.
+    """
+    known = bags.potentials or of_counts(bags.least, bags.totals)
+    for array in (known.begins, known.log_f):
+        array.setflags(write=False)  # as those of bags are: a kernel is compiled for one kind
+    return known.begins, known.log_f
+
+
 def _refuse_nan(log_p: FloatArray, bags: Bags) -> None:
     row, column = np.argwhere(~(log_p < np.inf))[0]
     raise InputError(
@@ -112,20 +122,9 @@ def _refuse_nan(log_p: FloatArray, bags: Bags) -> None:
 
 def _refuse_impossible(log_p: FloatArray, bags: Bags) -> None:
     possible = np.ones(len(bags), dtype=np.bool_)
-    _find_possible(log_p, bags.offsets, bags.copies, bags.least, bags.is_sharp, possible)
-    known = bags.potentials
-    if known is not None:
-        flat = np.zeros(len(known.log_f))  # whether counts within the windows can be reached
-        _find_possible_with_potentials(
-            log_p,
-            bags.offsets,
-            bags.copies,
-            bags.least,
-            known.begins,
-            flat,
-            bags.is_sharp,
-            possible,
-        )
+    begins, log_f = windows_of(bags)
+    flat = np.zeros(len(log_f))  # whether counts within the windows can be reached
+    _find_possible(log_p, bags.offsets, bags.copies, bags.least, begins, flat, possible)
     if not possible.all():
         bag, n_bags = int(np.argmin(possible)), int((~possible).sum())
         others = f" ({n_bags} bags in all)" if n_bags > 1 else ""
@@ -143,41 +142,21 @@ def _find_possible(
     log_probs: FloatArray,
     offsets: IntArray,
     copies: IntArray,
-    counts: IntArray,
-    is_sharp: npt.NDArray[np.bool_],
-    possible: npt.NDArray[np.bool_],
-) -> None:
-    for bag in range(len(counts)):
-        log_p = log_probs[offsets[bag] : offsets[bag + 1]]
-        if is_sharp[bag] and log_p.min() == -np.inf:
-            classes = classes_by_count(counts[bag])
-            placed = np.empty((len(log_p), len(classes)), np.int64)
-            moves = np.empty((len(classes), len(classes)))
-            m = copies[offsets[bag] : offsets[bag + 1]]
-            possible[bag] = assign(log_p, counts[bag], classes, m, placed, moves)
-
-
-@kernel
-def _find_possible_with_potentials(
-    log_probs: FloatArray,
-    offsets: IntArray,
-    copies: IntArray,
     low: IntArray,
     begins: IntArray,
     log_f: FloatArray,
-    is_sharp: npt.NDArray[np.bool_],
     possible: npt.NDArray[np.bool_],
 ) -> None:
     C = low.shape[1]
     for bag in range(len(low)):
         log_p = log_probs[offsets[bag] : offsets[bag + 1]]
-        if not is_sharp[bag] and log_p.min() == -np.inf:
+        if log_p.min() == -np.inf:
             windows = begins[bag * C : (bag + 1) * C + 1]
             classes = possible_classes(low[bag], windows)
             placed = np.empty((len(log_p), len(classes)), np.int64)
             filled = np.empty(len(classes), np.int64)
             moves = np.empty((len(classes), len(classes)))
             m = copies[offsets[bag] : offsets[bag + 1]]
-            possible[bag] = assign_potentials(
+            possible[bag] = assign(
                 log_p, low[bag], windows, log_f, classes, m, placed, filled, moves
             )

@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags import FloatArray, IntArray
+from bagwise.posterior._flow import class_potentials
 from bagwise.posterior._kernels import inline
 
 _SINKHORN_STEPS = 60
 # A column sum this close to its count is close enough. One that is off by one would not be: if all
 # instances are certain, such counts are impossible.
 _CLOSE = 0.3
-_ROUNDING = 1e-12
 
 
 @inline
@@ -53,7 +53,8 @@ def tilt(
     start = np.zeros(len(classes))
     offset, error = _sinkhorn(log_probs, counts, classes, copies, start, tilted)
     if error > _CLOSE:
-        _potentials(log_probs, counts, classes, copies, start)
+        C = len(counts)
+        class_potentials(log_probs, counts, np.arange(C + 1), np.zeros(C), classes, copies, start)
         offset, error = _sinkhorn(log_probs, counts, classes, copies, start, tilted)
     return offset
 
@@ -109,158 +110,3 @@ def _sinkhorn(
     for a in range(A):
         offset -= counts[classes[a]] * np.log(factor[a])
     return offset, error
-
-
-@inline
-def _potentials(
-    log_probs: FloatArray,
-    counts: IntArray,
-    classes: IntArray,
-    copies: IntArray,
-    potentials: FloatArray,
-) -> None:
-    """Class potentials under which each instance's label in the best labeling is its best label."""
-    K, A = len(log_probs), len(classes)
-    placed = np.empty((K, A), np.int64)
-    moves = np.empty((A, A))
-    assign(log_probs, counts, classes, copies, placed, moves)
-    potentials[:] = 0.0
-    for _ in range(A):
-        changed = False
-        for a in range(A):
-            for b in range(A):
-                if potentials[a] + moves[a, b] < potentials[b]:
-                    potentials[b] = potentials[a] + moves[a, b]
-                    changed = True
-        if not changed:
-            break
-
-
-@inline
-def assign(
-    log_probs: FloatArray,
-    counts: IntArray,
-    classes: IntArray,
-    copies: IntArray,
-    placed: IntArray,
-    moves: FloatArray,
-) -> bool:
-    """The most probable labeling with the given counts; False if there is none.
-
-    Successive shortest paths: rows come one at a time, as many of their copies as can go the same
-    way; where the class they want is full, a chain of moves frees places. No chain passes a class
-    twice, so each has an end. `placed` (K, A) gets how many copies of each row are of the classes;
-    `moves` (A, A) gets the least loss of log-probability of moving one from class a to class b.
-    """
-    K, A = len(log_probs), len(classes)
-    free = counts[classes].copy()
-    placed[:] = 0
-    moves[:] = np.inf
-    mover = np.full((A, A), -1)
-    distance = np.empty(A)
-    before = np.empty(A, np.int64)
-    k, left = 0, copies[0]
-    while k < K:
-        for a in range(A):
-            distance[a] = -log_probs[k, classes[a]]
-            before[a] = -1
-        for _ in range(A):
-            changed = False
-            for a in range(A):
-                if distance[a] == np.inf or free[a] > 0:
-                    continue
-                for b in range(A):
-                    through = distance[a] + moves[a, b]
-                    if through + _ROUNDING * (1.0 + abs(through)) >= distance[b]:
-                        continue
-                    if not leads_to(before, b, a):
-                        distance[b] = through
-                        before[b] = a
-                        changed = True
-            if not changed:
-                break
-        end = -1
-        for a in range(A):
-            if free[a] > 0 and distance[a] < np.inf and (end < 0 or distance[a] < distance[end]):
-                end = a
-        if end < 0:
-            return False
-        amount = most_along(before, mover, placed, end, min(left, free[end]))
-        free[end] -= amount
-        move_along(log_probs, classes, before, mover, placed, moves, end, k, amount)
-        left -= amount
-        if left == 0:
-            k += 1
-            left = copies[k] if k < K else 0
-    return True
-
-
-@inline
-def most_along(before: IntArray, mover: IntArray, placed: IntArray, end: int, amount: int) -> int:
-    """How many copies can go along the chain of moves that ends in class `end`."""
-    while before[end] >= 0:
-        origin = before[end]
-        amount = min(amount, placed[mover[origin, end], origin])
-        end = origin
-    return amount
-
-
-@inline
-def move_along(
-    log_probs: FloatArray,
-    classes: IntArray,
-    before: IntArray,
-    mover: IntArray,
-    placed: IntArray,
-    moves: FloatArray,
-    end: int,
-    k: int,
-    amount: int,
-) -> None:
-    """Place so many copies of row k, moving others along the chain that ends in class `end`."""
-    while before[end] >= 0:
-        origin = before[end]
-        row = mover[origin, end]
-        placed[row, origin] -= amount
-        placed[row, end] += amount
-        moves_from(log_probs, classes, placed, end, k + 1, moves, mover)
-        end = origin
-    placed[k, end] += amount
-    moves_from(log_probs, classes, placed, end, k + 1, moves, mover)
-
-
-@inline
-def leads_to(before: IntArray, b: int, a: int) -> bool:
-    """Whether the chain of moves that ends in class a passes class b.
-
-    A circle of moves gains nothing but rounding errors, which can look like a gain each time round:
-    without this, chains would have no end.
-    """
-    while a >= 0 and a != b:
-        a = before[a]
-    return a == b
-
-
-@inline
-def moves_from(
-    log_probs: FloatArray,
-    classes: IntArray,
-    placed: IntArray,
-    a: int,
-    rows: int,
-    moves: FloatArray,
-    mover: IntArray,
-) -> None:
-    """Find anew the cheapest move out of class a among the first rows."""
-    for b in range(len(classes)):
-        moves[a, b] = np.inf
-        mover[a, b] = -1
-    for k in range(rows):
-        if placed[k, a] == 0:
-            continue
-        own = log_probs[k, classes[a]]
-        for b in range(len(classes)):
-            loss = own - log_probs[k, classes[b]]
-            if b != a and loss < moves[a, b]:
-                moves[a, b] = loss
-                mover[a, b] = k

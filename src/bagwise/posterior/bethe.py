@@ -9,13 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.bags.potentials import of_counts
 from bagwise.checks import flag, number, whole
 from bagwise.posterior._balance import balance
 from bagwise.posterior._bethe import MOST, add_gap, beliefs, gap_tables, odds, totals
 from bagwise.posterior._engine import KERNELS, Engine, posterior
 from bagwise.posterior._kernels import LARGE, inline, kernel, over_bags
-from bagwise.posterior._result import Posterior, Values
+from bagwise.posterior._result import Posterior, Values, windows_of
 from bagwise.posterior._tilt import classes_by_count, tilt
 from bagwise.posterior.bethe_potentials import bethe_with_potentials
 from bagwise.posterior.large_bags import bethe_of_large_bags
@@ -193,13 +192,11 @@ def fill_bethe(
 def _fill_large(
     index: IntArray, log_p: FloatArray, bags: Bags, how: tuple[Any, ...], found: tuple[Any, ...]
 ) -> None:
-    known = bags.potentials or of_counts(bags.least, bags.totals)
-    for array in (known.begins, known.log_f):
-        array.setflags(write=False)  # as those of bags are: a kernel is compiled for one kind
+    windows = windows_of(bags)
 
     def run(part: IntArray) -> None:
-        knowledge = (bags.least, known.begins, known.log_f)
-        bethe_of_large_bags(part, log_p, bags.offsets, bags.copies, *knowledge, *how, *found)
+        known = (bags.offsets, bags.copies, bags.least, *windows)
+        bethe_of_large_bags(part, log_p, *known, *how, *found)
 
     over_bags(run, index, 100.0 * bags.sizes[index] * bags.n_classes**2)
 

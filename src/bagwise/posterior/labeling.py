@@ -10,10 +10,9 @@ import numpy.typing as npt
 from bagwise.bags import Bags, FloatArray, IntArray, Potentials, check_bags
 from bagwise.errors import InputError
 from bagwise.posterior._engine import bridge, is_given_tensor, plain
-from bagwise.posterior._flow import assign_potentials, possible_classes
+from bagwise.posterior._flow import assign, possible_classes
 from bagwise.posterior._kernels import kernel, over_bags
-from bagwise.posterior._result import checked
-from bagwise.posterior._tilt import assign, classes_by_count
+from bagwise.posterior._result import checked, windows_of
 
 if TYPE_CHECKING:
     import torch
@@ -55,24 +54,14 @@ def most_probable_labeling(log_probs: Any, bags: Bags) -> Any:
         return bridge().labeling_of_tensor(log_probs, bags)
     log_p, _ = checked(plain(log_probs, bags), bags)
     labels = np.zeros(log_p.shape, dtype=np.int64)
-
-    known = bags.potentials
-    if known is not None:
-        _refuse_bumps(known)
+    if bags.potentials is not None:
+        _refuse_bumps(bags.potentials)
+    windows = windows_of(bags)
 
     def run(part: IntArray) -> None:
-        _label(part, log_p, bags.offsets, bags.copies, bags.least, labels)
+        _label(part, log_p, bags.offsets, bags.copies, bags.least, *windows, labels)
 
-    def run_potentials(part: IntArray) -> None:
-        assert known is not None
-        _label_with_potentials(
-            part, log_p, bags.offsets, bags.copies, bags.least, known.begins, known.log_f, labels
-        )
-
-    for of_bags, which in ((run, bags.is_sharp), (run_potentials, ~bags.is_sharp)):
-        index = np.flatnonzero(which)
-        if len(index):
-            over_bags(of_bags, index, bags.sizes[index] * (bags.sizes[index] + bags.n_classes**2.0))
+    over_bags(run, np.arange(len(bags)), bags.sizes * (bags.sizes + bags.n_classes**2.0))
     return labels.argmax(axis=1) if bags.weights is None else labels
 
 
@@ -98,25 +87,6 @@ def _label(
     log_probs: FloatArray,
     offsets: IntArray,
     copies: IntArray,
-    counts: IntArray,
-    labels: IntArray,
-) -> None:
-    for bag in index:
-        rows = slice(offsets[bag], offsets[bag + 1])
-        classes = classes_by_count(counts[bag])
-        placed = np.empty((offsets[bag + 1] - offsets[bag], len(classes)), np.int64)
-        moves = np.empty((len(classes), len(classes)))
-        assign(log_probs[rows], counts[bag], classes, copies[rows], placed, moves)
-        for a in range(len(classes)):
-            labels[rows, classes[a]] = placed[:, a]
-
-
-@kernel
-def _label_with_potentials(
-    index: IntArray,
-    log_probs: FloatArray,
-    offsets: IntArray,
-    copies: IntArray,
     low: IntArray,
     begins: IntArray,
     log_f: FloatArray,
@@ -131,6 +101,6 @@ def _label_with_potentials(
         filled = np.empty(len(classes), np.int64)
         moves = np.empty((len(classes), len(classes)))
         log_p, m = log_probs[rows], copies[rows]
-        assign_potentials(log_p, low[bag], windows, log_f, classes, m, placed, filled, moves)
+        assign(log_p, low[bag], windows, log_f, classes, m, placed, filled, moves)
         for a in range(len(classes)):
             labels[rows, classes[a]] = placed[:, a]
