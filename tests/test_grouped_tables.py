@@ -16,7 +16,7 @@ import bagwise
 from bagwise import Bags, Groupings, InputError, Laplace, TableModel, bag_posterior
 from bagwise.cli import app
 from bagwise.likelihood import covariance, fit_for_intervals, fit_joint, fit_linear
-from bagwise.tables.match.grouped_rows import held_out_together, without_bags
+from bagwise.tables.match.grouped_rows import held_out_together
 from bagwise.tables.search.linear_search import table_splits
 from bagwise.tables.sort.encoded_bags import EncodedBags
 
@@ -253,7 +253,7 @@ def test_bags_within_others_are_held_out_together() -> None:
     assert held_out_together(groupings).tolist() == [0, 0, 1, 1, 2, 0, 1, 2, 3, 4]
     everyone = Groupings({"ward": bags(ward), "all": bags(0 * ward)})
     assert held_out_together(everyone).tolist() == [0, 1, 2, 3, 4, 5]
-    left = without_bags(groupings, np.array([0, 5]))
+    left = groupings.select(np.setdiff1d(np.arange(10), [0, 5]))
     assert [len(g.bags) for g in left] == [4, 2, 2]
     assert left.groupings[0].bag_of_row.tolist() == [-1, -1, 0, 0, 1, 1, 2, 2, 3, 3]
     assert left.groupings[1].bag_of_row.tolist() == [-1] * 4 + [0] * 4 + [1] * 2

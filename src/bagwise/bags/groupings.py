@@ -184,18 +184,24 @@ class Groupings:
         Groupings(4 rows, 2 classes, 'ward' 1 bag, 'age' 2 bags)
         """
         index_ = np.unique(whole_numbers(index, "index", ndim=1))
-        found, begin = {}, 0
+        found, begin = [], 0
         for g in self:
             end = begin + len(g.bags)
             some = index_[(index_ >= begin) & (index_ < end)] - begin
             number = np.full(len(g.bags) + 1, -1)  # the last one for rows without a bag
             number[some] = np.arange(len(some))
             if len(some):
-                found[g.name] = (number[g.bag_of_row], g.bags.select(some))
+                found.append(_grouping(g.name, number[g.bag_of_row], g.bags.select(some)))
             begin = end
         if (bad := first((index_ < 0) | (index_ >= begin))) is not None:
             raise IndexError(f"there is no bag {index_[bad]}; there are {begin} bags.")
-        return Groupings(found)
+        if not found:
+            raise InputError("there is no bag; select at least one.")
+        part = object.__new__(Groupings)  # not looked through for contradictions once more
+        part.groupings, part.n_classes = found, self.n_classes
+        part.n_instances, part.weights = self.n_instances, self.weights
+        part.row_labels = self.row_labels
+        return part
 
     @cached_property
     def degrees(self) -> IntArray:

@@ -83,25 +83,6 @@ def of_classes(groupings: Groupings, classes: IntArray) -> Groupings:
     return Groupings({g.name: (g.bag_of_row, g.bags.of_classes(classes)) for g in groupings})
 
 
-def without_bags(groupings: Groupings, index: IntArray) -> Groupings:
-    """The same without the bags `index` of `Groupings.stacked`; rows stay, in the other groupings.
-
-    >>> ward, age = [0, 0, 1, 1], [0, 1, 0, 1]
-    >>> bags = Bags([2, 2], [[1, 1], [2, 0]])
-    >>> without_bags(Groupings({"ward": (ward, bags), "age": (age, bags)}), np.array([1]))
-    Groupings(4 rows, 2 classes, 'ward' 1 bag, 'age' 2 bags)
-    """
-    left, begin = {}, 0
-    for g in groupings:
-        kept = np.setdiff1d(np.arange(len(g.bags)), index - begin)
-        begin += len(g.bags)
-        if len(kept):
-            number = np.full(len(g.bags) + 1, -1)
-            number[kept] = np.arange(len(kept))
-            left[g.name] = (number[g.bag_of_row], g.bags.select(kept))
-    return Groupings(left)
-
-
 def held_out_together(groupings: Groupings) -> IntArray:
     """(B,) a number for each bag of `Groupings.stacked`, the same for those that belong together:
     where every bag of a grouping lies within one of another (wards in counties), the outer bag and

@@ -30,7 +30,6 @@ from bagwise.limits import LIMITS, Limits
 from bagwise.progress import WorkProgress
 from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace
-from bagwise.tables.match.grouped_rows import without_bags
 from bagwise.tables.model.fit_facts import BagsDiffer
 from bagwise.tables.model.known_bags import KnownBags
 from bagwise.tables.model.linear_model import LinearModel
@@ -113,9 +112,8 @@ def _fitted_jointly(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         for _, held_out in splits:
-            fit = fit_joint(
-                X, without_bags(groupings, held_out), start.ridge, tolerance=FOLD_TOLERANCE
-            )
+            others = groupings.select(np.setdiff1d(np.arange(len(bags)), held_out))
+            fit = fit_joint(X, others, start.ridge, tolerance=FOLD_TOLERANCE)
             rows = bags.rows(held_out)
             logits = fit.logits(Z) if logits is None else logits
             logits[rows] = fit.logits(Z[rows])
