@@ -131,7 +131,7 @@ def section(pictures: Path, tiny: bool) -> str:
     return (
         "## How far from exact\n\nMean L1 distance of an instance's weights to the exact ones, and "
         "the worst error of bethe's log P, in\nnats; 10 classes, log-probabilities s onehot(y) + "
-        "sqrt(s) N(0, 1), normalised. Bags of `auto` that are\nnot computed exactly are those of "
+        "sqrt(s) N(0, 1), normalized. Bags of `auto` that are\nnot computed exactly are those of "
         "`bethe`.\n\n" + table(COLUMNS, distances(tiny))
     )
 

@@ -13,14 +13,14 @@ import torch
 
 from bagwise import Bags
 
-# Okabe and Ito's colours, which colour-blind readers tell apart; markers differ as well.
+# Okabe and Ito's colors, which color-blind readers tell apart; markers differ as well.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vPX"
 PACKAGES = ("torch", "numpy", "numba", "scipy", "pyarrow", "POT", "thewalrus")
 
 
 def generated(sizes: Sequence[int], C: int, s: float = 2.0) -> tuple[torch.Tensor, Bags]:
-    """Log-probabilities s * onehot(y) + sqrt(s) * N(0, 1), normalised, and the bags of the y."""
+    """Log-probabilities s * onehot(y) + sqrt(s) * N(0, 1), normalized, and the bags of the y."""
     labels = torch.randint(C, (sum(sizes),))
     noise = torch.randn(len(labels), C)
     logits = s * torch.nn.functional.one_hot(labels, C) + s**0.5 * noise

@@ -172,7 +172,7 @@ def section(pictures: Path, tiny: bool) -> str:
     return (
         "## Engines\n\nA posterior of 256 instances and 10 classes, as a multiple of a supervised "
         f"training step on them:\n\n{of_steps}\n"
-        "One bag, with log-probabilities 2 onehot(y) + sqrt(2) N(0, 1), normalised; memory is what "
+        "One bag, with log-probabilities 2 onehot(y) + sqrt(2) N(0, 1), normalized; memory is what "
         "a call\nneeds beyond a bag of five, log-probabilities and answer included:\n\n"
         + picture(
             pictures / "engines.png",

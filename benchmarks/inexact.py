@@ -1,6 +1,6 @@
-"""What it is worth to say how counts are known: noise, rounding, ranges, and some labelled rows.
+"""What it is worth to say how counts are known: noise, rounding, ranges, and some labeled rows.
 
-    python benchmarks/inexact.py FOLDER [--data DIR] [--only noise|rounding|labelled|parts]
+    python benchmarks/inexact.py FOLDER [--data DIR] [--only noise|rounding|labeled|parts]
 
 Each line of FOLDER/runs.csv is one run; runs that are there already are not done again, so that a
 stopped one goes on. At the end tables and pictures are made of what there is. Test accuracy is that
@@ -142,9 +142,9 @@ def runs() -> Iterator[Run]:
             "rounding", "digits", 32, "exact", "true counts", "cc", seed, as_they_are, 60, 0.01
         )
     for seed, share in itertools.product(SEEDS, ("0", "0.01", "0.03", "0.1")):
-        yield Run("labelled", "kmnist", 128, share, "bags and labels", "cc", seed, as_they_are)
+        yield Run("labeled", "kmnist", 128, share, "bags and labels", "cc", seed, as_they_are)
     for seed, share in itertools.product(SEEDS, ("0.01", "0.03", "0.1")):
-        yield Run("labelled", "kmnist", 128, share, "labels alone", "supervised", seed, as_they_are)
+        yield Run("labeled", "kmnist", 128, share, "labels alone", "supervised", seed, as_they_are)
     for seed, (knowledge, batch, lr) in itertools.product(
         SEEDS,
         (
@@ -162,7 +162,7 @@ def accuracy_of(run: Run, data: Dataset) -> float:
     rng = np.random.default_rng(run.seed)
     bags = run.know(training.bags, rng)
     labels = None
-    if run.experiment == "labelled":
+    if run.experiment == "labeled":
         assert training.labels is not None
         hidden = torch.from_numpy(rng.random(len(training)) >= float(run.setting))
         labels = training.labels.masked_fill(hidden, -1)
@@ -229,7 +229,7 @@ def write_table(rows: list[dict[str, str]], path: Path) -> None:
 
 
 def draw(rows: list[dict[str, str]], folder: Path) -> None:
-    """A picture of the noise, and one of the labelled rows."""
+    """A picture of the noise, and one of the labeled rows."""
     import matplotlib
 
     matplotlib.use("agg")
@@ -238,13 +238,13 @@ def draw(rows: list[dict[str, str]], folder: Path) -> None:
     cells = cells_of(rows)
     texts = {
         "noise": ("scale of the discrete Laplace noise", "kmnist, linear, bags of 64"),
-        "labelled": ("labelled rows (%)", "kmnist, linear, bags of 128"),
+        "labeled": ("labeled rows (%)", "kmnist, linear, bags of 128"),
     }
     for experiment, (label, title) in texts.items():
         curves: dict[str, dict[float, list[float]]] = {}
         for (found, _, setting, knowledge, method), values in cells.items():
             if found == experiment:
-                x = float(setting) * (100 if experiment == "labelled" else 1)
+                x = float(setting) * (100 if experiment == "labeled" else 1)
                 curves.setdefault(f"{knowledge}, {method}", {})[x] = values
         if not curves:
             continue

@@ -94,7 +94,7 @@ def costs(rows: int) -> Iterator[Cost]:
         yield measured("fit", rows, "fit", data, *known, "--exclude", "y", "--out", model)
         out = str(folder / "predictions.parquet")
         yield measured("predict", rows, "predict", model, data, "--out", out)
-        out = str(folder / "labelled.parquet")
+        out = str(folder / "labeled.parquet")
         yield measured("label", rows, "label", model, data, *known, "--out", out)
         yield measured("evaluate", rows, "evaluate", model, data, "--target", "y")
 

@@ -83,7 +83,7 @@ def section(pictures: Path, tiny: bool) -> str:
     return (
         f"## Two workers\n\nAn epoch of CC in bags of {BAG}, by one process of one thread and by "
         "two such workers (gloo, one machine),\nwhich exchange a message for each layer of batch "
-        "normalisation, there and back, and one with all\ngradients: a step that is not much "
+        "normalization, there and back, and one with all\ngradients: a step that is not much "
         "longer than the messages gains nothing. The last column leaves out\nwhat the first "
         f"worker waits for the other:\n\n{table(columns, cells)}"
     )

@@ -74,7 +74,7 @@ def read_slides(folder: Path) -> BagData:
 
 
 def main() -> None:
-    """Write the slides if they are not there, train, and say how many digits are recognised."""
+    """Write the slides if they are not there, train, and say how many digits are recognized."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
     parser.add_argument("--folder", type=Path, default=Path("slides"))
     parser.add_argument("--epochs", type=int, default=20)

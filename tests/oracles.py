@@ -46,7 +46,7 @@ def enumerate_bags(log_probs: torch.Tensor, bags: Bags) -> tuple[Floats, Floats]
 
 
 def multinomial_bag(log_probs: torch.Tensor, counts: npt.ArrayLike) -> tuple[torch.Tensor, Floats]:
-    """Section 5 of the paper term by term, from normalised log-probabilities, with autograd."""
+    """Section 5 of the paper term by term, from normalized log-probabilities, with autograd."""
     K, C = log_probs.shape
     p = log_probs.exp()
     terms, weights = [], []
@@ -70,7 +70,7 @@ def multinomial_bag(log_probs: torch.Tensor, counts: npt.ArrayLike) -> tuple[tor
 def random_bags(
     seed: int, sizes: list[int], C: int, spread: float = 2.0
 ) -> tuple[torch.Tensor, Bags]:
-    """Log-probabilities (not normalised) and bags of random labels."""
+    """Log-probabilities (not normalized) and bags of random labels."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(C, (sum(sizes),), generator=generator)
     logits = spread * torch.randn(sum(sizes), C, generator=generator, dtype=torch.float64)

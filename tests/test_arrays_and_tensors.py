@@ -73,7 +73,7 @@ def test_huge_entries_of_an_array_are_shifted_and_shifted_back() -> None:
         bag_posterior(np.tile([0.0, -np.inf, 0.0], (10, 1)), KINDS["counts"])
 
 
-def test_log_likelihoods_are_those_of_normalised_rows() -> None:
+def test_log_likelihoods_are_those_of_normalized_rows() -> None:
     logits, bags = random_bags(4, [4, 3], 3)
     expected = bag_posterior(logits.log_softmax(-1), bags).log_likelihood
     np.testing.assert_allclose(log_likelihoods(logits.numpy() + 5, bags), expected, rtol=1e-12)

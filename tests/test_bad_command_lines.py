@@ -84,7 +84,7 @@ def refuses_briefly(*arguments: object) -> None:
 FITS = {
     "a setting without a value": ("--set", "epsilon"),
     "a setting without a name": ("--set", "=3"),
-    "an unknown option of the method": ("--set", "colour=3"),
+    "an unknown option of the method": ("--set", "color=3"),
     "an option of another type": ("--method", "ot", "--set", "epsilon=high"),
     "an option that is a list": ("--method", "ot", "--set", "epsilon=[1,2]"),
     "an option that is null": ("--method", "ot", "--set", "epsilon=null"),
@@ -276,7 +276,7 @@ OTHERS = {
     "a run's folder that is a file": (*TRAIN, "--out", "rows.csv"),
     "the folder of another run": (*TRAIN, "--out", "run"),
     "a batch of nothing": (*TRAIN, "--batch-instances", "0"),
-    "an unknown option of the optimizer": (*TRAIN, "--optimizer-set", "colour=3"),
+    "an unknown option of the optimizer": (*TRAIN, "--optimizer-set", "color=3"),
     "betas that are text": (*TRAIN, "--optimizer-set", "betas=high"),
     "one beta": (*TRAIN, "--optimizer-set", "betas=[0.9]"),
     "betas beyond 1": (*TRAIN, "--optimizer-set", "betas=[2,3]"),

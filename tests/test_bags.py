@@ -159,7 +159,7 @@ def test_batches_hold_several_bags_as_far_as_memory_allows(
     limit = sum(sizes) if most is None else most
     for i, (batch, total) in enumerate(zip(batches, totals, strict=True)):
         assert total <= max(budget, limit) or len(batch) == 1
-        if len(batch) < several:  # neither its neighbour nor the batch before has room for more
+        if len(batch) < several:  # neither its neighbor nor the batch before has room for more
             assert i + 1 == len(batches) or total + bags.sizes[batches[i + 1][0]] > limit
             assert i == 0 or total + totals[i - 1] > limit
 

@@ -60,7 +60,7 @@ def test_no_bag_is_alone_in_a_batch_if_several_are_asked_for() -> None:
     assert min(ragged) >= 8
 
 
-def test_a_model_without_batch_normalisation_takes_its_steps_by_instances() -> None:
+def test_a_model_without_batch_normalization_takes_its_steps_by_instances() -> None:
     data = bags_of(*[300] * 17)
     for model in (nn.Linear(5, 2), nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 2))):
         assert batch_sizes(model, data, batch_bags=8, batch_instances=300) == [1] * 17

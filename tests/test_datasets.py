@@ -59,7 +59,7 @@ def write_archive(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-def test_digits_are_embedded_and_standardised() -> None:
+def test_digits_are_embedded_and_standardized() -> None:
     digits = load_dataset("digits")
     assert digits.train_inputs.mean().abs() < 1e-4
     assert digits.train_inputs.std() == pytest.approx(1, abs=1e-3)
@@ -67,7 +67,7 @@ def test_digits_are_embedded_and_standardised() -> None:
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "kmnist"])
-def test_idx_files_are_read_and_standardised_by_the_training_split(
+def test_idx_files_are_read_and_standardized_by_the_training_split(
     name: str, tmp_path: Path
 ) -> None:
     write_mnist_like(tmp_path / name)

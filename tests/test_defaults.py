@@ -34,7 +34,7 @@ def gaussians(seed: int) -> tuple[Array, Array]:
     return 1.5 * rng.normal(size=(5, 10))[y] + rng.normal(size=(len(y), 10)), y
 
 
-def test_digits_are_learnt_from_few_bags() -> None:
+def test_digits_are_learned_from_few_bags() -> None:
     X, bags, counts, X_test, y_test = in_bags(*load_digits(return_X_y=True), K=64, B=19, seed=7)
     assert LLPClassifier(random_state=0).fit(X, bags, counts).score(X_test, y_test) > 0.95
 
@@ -44,7 +44,7 @@ QUICK: dict[str, Any] = {"epochs": 12, "lr": 4e-3, "random_state": 0}
 
 
 @pytest.mark.parametrize("K", [150, pytest.param(300, marks=pytest.mark.slow)])
-def test_digits_are_learnt_from_large_bags(K: int) -> None:
+def test_digits_are_learned_from_large_bags(K: int) -> None:
     X, bags, counts, X_test, y_test = in_bags(*load_digits(return_X_y=True), K, B=49, seed=7)
     assert LLPClassifier(**QUICK).fit(X, bags, counts).score(X_test, y_test) > 0.95
 
@@ -52,7 +52,7 @@ def test_digits_are_learnt_from_large_bags(K: int) -> None:
 @pytest.mark.parametrize(
     "options", [{}, pytest.param({"model": "linear", "lr": 3e-2}, marks=pytest.mark.slow)]
 )
-def test_gaussians_are_learnt_from_large_bags(options: dict[str, Any]) -> None:
+def test_gaussians_are_learned_from_large_bags(options: dict[str, Any]) -> None:
     X, bags, counts, X_test, y_test = in_bags(*gaussians(7), K=300, B=40, seed=7)
     model = LLPClassifier(**QUICK | options).fit(X, bags, counts)
     assert model.score(X_test, y_test) > 0.9
@@ -74,7 +74,9 @@ def test_a_senseless_fraction_to_hold_out_is_named(fraction: Any) -> None:
         LLPClassifier(validation_fraction=fraction).fit(X, bags, counts)
 
 
-def test_no_table_is_learnt_from_lone_bags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_table_is_learned_from_lone_bags(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X, bags, counts, *_ = in_bags(*gaussians(7), K=300, B=12, seed=7)
     pd.DataFrame(X).add_prefix("x").assign(ward=bags).to_csv(tmp_path / "rows.csv", index=False)
     pd.DataFrame(counts).add_prefix("c").rename_axis("ward").to_csv(tmp_path / "bags.csv")

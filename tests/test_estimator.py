@@ -137,7 +137,7 @@ def test_any_module_or_factory_can_be_the_model() -> None:
     assert factory.predict(X).shape == (150,)
 
 
-def test_images_are_standardised_by_channel() -> None:
+def test_images_are_standardized_by_channel() -> None:
     images = np.random.default_rng(0).normal([[[[5.0]], [[-3.0]]]], 2, size=(60, 2, 6, 6))
     bags = np.arange(60) // 6
     model = quick(model="linear", epochs=1).fit(images, bags, np.tile([3, 3], (10, 1)))

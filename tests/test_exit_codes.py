@@ -15,7 +15,7 @@ MODEL = GOLDEN / "models" / "linear2"
 # The command line itself is wrong, whatever the files hold.
 USAGE = {
     "no bag": ("fit", ROWS, "--labels", COUNTS, "--out", "m"),
-    "an unknown option": (*FIT, "--out", "m", "--colour", "red"),
+    "an unknown option": (*FIT, "--out", "m", "--color", "red"),
     "an unknown model": (*FIT, "--out", "m", "--model", "tree"),
     "a size that is none": (*FIT, "--out", "m", "--memory", "much"),
     "noise without a width": (*FIT, "--out", "m", "--noise", "laplace"),

@@ -24,7 +24,7 @@ def model() -> LLPClassifier:
     return LLPClassifier(model="linear", epochs=40, lr=0.03, random_state=0)
 
 
-def test_every_kind_of_knowledge_is_learnt_from() -> None:
+def test_every_kind_of_knowledge_is_learned_from() -> None:
     noisy = {bag: n + rng.laplace(scale=1.5, size=3) for bag, n in COUNTS.items()}
     shares = {bag: (n / 12).round(1) for bag, n in COUNTS.items()}
     percent = {bag: (100 * n / 12).round() for bag, n in COUNTS.items()}

@@ -53,7 +53,7 @@ def test_ranges_that_say_nothing_have_no_information() -> None:
     np.testing.assert_allclose(expected_information(BagLikelihood(X, bags), theta), 0, atol=1e-5)
 
 
-def test_rows_that_are_all_labelled_are_as_informative_as_bags_of_one() -> None:
+def test_rows_that_are_all_labeled_are_as_informative_as_bags_of_one() -> None:
     rng = np.random.default_rng(0)
     X, theta, labels = rng.normal(size=(12, 2)), rng.normal(size=(3, 2)), rng.integers(0, 3, 12)
     together = Bags.from_labels(labels, [4, 4, 4], 3).with_labels(labels)

@@ -80,9 +80,9 @@ class Made:
             ("yes" if y else "no") if k else "" for y, k in zip(self.y.flat, known, strict=True)
         ]
         cells = [[*row, label] for row, label in zip(cells, labels, strict=True)]
-        self.n_labelled = int(known.sum()) + 2
+        self.n_labeled = int(known.sum()) + 2
         cells += [["", 2.0, 2.0, "yes"], ["", -2.0, -2.0, "no"]]
-        self.labelled = write(folder / "labelled.csv", ["ward", "a", "b", "truth"], cells)
+        self.labeled = write(folder / "labeled.csv", ["ward", "a", "b", "truth"], cells)
         pairs = list(zip(WARDS, self.n.tolist(), strict=True))
         both = ["ward", "no", "yes"]
         q = 1 - math.exp(-1 / 2)
@@ -178,7 +178,7 @@ def test_other_texts_are_no_numbers(text: str) -> None:
     assert numbers_in(text) is None
 
 
-def test_every_kind_of_count_is_fitted_labelled_and_estimated(made: Made, tmp_path: Path) -> None:
+def test_every_kind_of_count_is_fitted_labeled_and_estimated(made: Made, tmp_path: Path) -> None:
     for place, (labels, options, words) in enumerate(made.kinds()):
         model = tmp_path / f"model{place}"
         fit = ("fit", made.rows, "--bag", "ward", "--labels", labels, "--model", "linear")
@@ -375,15 +375,15 @@ def test_methods_that_take_expected_counts_for_exact_say_so(made: Made) -> None:
         )
 
 
-def test_labelled_rows_are_learnt_from_and_are_no_feature(made: Made, tmp_path: Path) -> None:
+def test_labeled_rows_are_learned_from_and_are_no_feature(made: Made, tmp_path: Path) -> None:
     for labels, options in ((made.exact, ()), (made.noisy, ("--noise", "laplace:2"))):
-        fit = ("fit", made.labelled, "--bag", "ward", "--labels", labels, "--row-labels", "truth")
+        fit = ("fit", made.labeled, "--bag", "ward", "--labels", labels, "--row-labels", "truth")
         output = done(*fit, *options, "--model", "linear", "--out", tmp_path / "m")
         assert "labeled rows" in output
         model = FittedTable.load(tmp_path / "m")
         facts = model.facts
         assert model.columns.names == ["a", "b"]
-        assert facts.data.labeled_rows == made.n_labelled
+        assert facts.data.labeled_rows == made.n_labeled
         assert facts.data.n_bags == B + 2
         assert len(facts.held_out.bags) == B
         assert "row 361" not in (tmp_path / "m" / "held_out_bags.csv").read_text()
@@ -402,9 +402,9 @@ def test_labelled_rows_are_learnt_from_and_are_no_feature(made: Made, tmp_path: 
     assert list(effects.names) == WARDS
 
 
-def test_a_perceptron_learns_from_labelled_rows(made: Made) -> None:
+def test_a_perceptron_learns_from_labeled_rows(made: Made) -> None:
     fitted = fit_table(
-        made.labelled,
+        made.labeled,
         "ward",
         made.ranges,
         classes="yes,no",
@@ -414,7 +414,7 @@ def test_a_perceptron_learns_from_labelled_rows(made: Made) -> None:
         lr=0.003,
         epochs=5,
     )
-    assert fitted.facts.data.labeled_rows == made.n_labelled
+    assert fitted.facts.data.labeled_rows == made.n_labeled
     assert fitted.facts.settings.model == "mlp"
 
 
@@ -431,7 +431,7 @@ def test_a_perceptron_learns_from_labelled_rows(made: Made) -> None:
 def test_labels_of_rows_that_cannot_be_name_row_and_bag(
     row: int | None, label: str, options: tuple[str, ...], message: str, made: Made, tmp_path: Path
 ) -> None:
-    header, *rows = list(csv.reader(made.labelled.read_text().splitlines()))
+    header, *rows = list(csv.reader(made.labeled.read_text().splitlines()))
     rows = [[*cells[:3], ""] for cells in rows[: B * K]]
     if label == "contradiction":
         rows[:K] = [[*cells[:3], "yes"] for cells in rows[:K]]

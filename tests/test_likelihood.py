@@ -22,7 +22,7 @@ from bagwise.likelihood import (
     fit_with_variance,
 )
 from bagwise.likelihood._curvature import information_rows
-from bagwise.likelihood._optimise import Problem
+from bagwise.likelihood._optimize import Problem
 from bagwise.likelihood.objective import BagLikelihood
 from oracles import Floats, enumerate_bag
 
@@ -66,7 +66,7 @@ def test_bags_of_one_are_logistic_regression(C: int) -> None:
     X, bags, labels = generated(0, [1] * 200, C)
     fit = fit_linear(X, bags, ridge=2.0, tolerance=1e-7)
     # scikit-learn has one vector of weights for two classes: the difference of ours, whose square
-    # is penalised half as much as the squares of both.
+    # is penalized half as much as the squares of both.
     known = LogisticRegression(C=1 / (2.0 if C > 2 else 1.0), tol=1e-10, max_iter=10_000)
     known.fit(X, labels)
     if C == 2:

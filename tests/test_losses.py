@@ -188,16 +188,16 @@ def test_losses_of_instances_reduce_to_instances() -> None:
         assert function().item() == pytest.approx(each.mean().item())
 
 
-def _normalised(layer: nn.Module) -> torch.Tensor:
+def _normalized(layer: nn.Module) -> torch.Tensor:
     """Logits (6, 3) with this layer behind them."""
     torch.manual_seed(0)
     return nn.Linear(4, 3)(layer(nn.Linear(4, 4)(torch.randn(6, 4))))
 
 
 @pytest.mark.parametrize("name", [*LOSSES, "ot"])
-def test_one_bag_normalised_by_batch_is_warned_of(name: str) -> None:
+def test_one_bag_normalized_by_batch_is_warned_of(name: str) -> None:
     stored = torch.zeros(6, 3)
-    logits = _normalised(nn.BatchNorm1d(4))
+    logits = _normalized(nn.BatchNorm1d(4))
     with pytest.warns(UserWarning, match=r"single bag \(of 6 instances\).*batch_bags"):
         REDUCED[name](logits, Bags([6], [[3, 2, 1]]), stored)
     with warnings.catch_warnings():
@@ -210,13 +210,13 @@ def test_one_bag_normalised_by_batch_is_warned_of(name: str) -> None:
     [nn.BatchNorm1d(4).eval(), nn.LayerNorm(4), nn.GroupNorm(2, 4), nn.Identity()],
     ids=lambda layer: type(layer).__name__,
 )
-def test_other_normalisation_is_not_warned_of(layer: nn.Module) -> None:
+def test_other_normalization_is_not_warned_of(layer: nn.Module) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        cc_loss(_normalised(layer), Bags([6], [[3, 2, 1]]))
+        cc_loss(_normalized(layer), Bags([6], [[3, 2, 1]]))
 
 
-def test_normalisation_of_single_instances_is_not_warned_of() -> None:
+def test_normalization_of_single_instances_is_not_warned_of() -> None:
     torch.manual_seed(0)
     hidden = nn.InstanceNorm1d(4)(nn.Linear(5, 5)(torch.randn(6, 4, 5)))
     logits = nn.Linear(20, 3)(hidden.flatten(1))
@@ -344,7 +344,7 @@ def test_stored_log_probabilities_that_give_no_weights_are_named(
             loss(logits, bags, stored)
 
 
-def test_one_class_is_learnt_without_a_loss() -> None:
+def test_one_class_is_learned_without_a_loss() -> None:
     assert view_loss(torch.randn(3, 1), torch.ones(3, 1)) == 0
 
 

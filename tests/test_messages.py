@@ -76,7 +76,7 @@ def test_widths_of_bags_survive_json() -> None:
         {"kind": "noisy", "noise": "laplace", "width": ["x"]},
         {"kind": "noisy", "noise": "uniform", "width": 1},
         {"kind": "rounded", "decimals": "2"},
-        {"kind": "counts", "colour": "red"},
+        {"kind": "counts", "color": "red"},
     ],
 )
 def test_a_damaged_label_spec_is_an_error(damaged: dict[str, object]) -> None:

@@ -55,8 +55,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     fitted = ("fit", folder / "rows.csv", "--bag", "ward", "--labels", folder / "bags.csv")
     more = ("--exclude", "dx", "--model", "linear", "--out", folder / "model")
     assert command(*fitted, *more)[0] == 0
-    labelled = ("--row-labels", "dx", "--model", "linear", "--out", folder / "labelled")
-    assert command(*fitted, *labelled)[0] == 0
+    labeled = ("--row-labels", "dx", "--model", "linear", "--out", folder / "labeled")
+    assert command(*fitted, *labeled)[0] == 0
     return folder
 
 
@@ -153,11 +153,11 @@ def test_negative_counts_name_the_option_for_noise(made: Path, tmp_path: Path) -
 
 def test_label_keeps_known_labels_if_it_is_told_them(made: Path, tmp_path: Path) -> None:
     given = ("--bag", "ward", "--labels", made / "bags.csv", "--out", tmp_path / "o.csv")
-    code, output = command("label", made / "labelled", made / "rows.csv", *given)
+    code, output = command("label", made / "labeled", made / "rows.csv", *given)
     assert code == 0
     assert "Keep them with --row-labels" in output
     told = (*given, "--row-labels", "dx")
-    code, output = command("label", made / "labelled", made / "rows.csv", *told)
+    code, output = command("label", made / "labeled", made / "rows.csv", *told)
     assert code == 0
     assert "keeps them" not in output
     found = pcsv.read_csv(tmp_path / "o.csv").to_pydict()

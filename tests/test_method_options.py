@@ -31,7 +31,7 @@ def quick(**options: Any) -> LLPClassifier:
     return LLPClassifier(**{"epochs": 3, "model": "linear", "random_state": 0, **options})
 
 
-def test_an_option_reaches_the_method_and_changes_what_is_learnt() -> None:
+def test_an_option_reaches_the_method_and_changes_what_is_learned() -> None:
     plain = quick(method="ot").fit(X, BAGS, COUNTS)
     sharp = quick(method="ot", method__epsilon=0.1).fit(X, BAGS, COUNTS)
     same = quick(method=OT(epsilon=0.1)).fit(X, BAGS, COUNTS)

@@ -147,7 +147,7 @@ def llpfc_on_a_population(sizes: list[int], shares: list[float]) -> tuple[LLPFC,
 
 @pytest.mark.parametrize("sizes", [[32, 32], [160, 16], [16, 64]])
 @pytest.mark.parametrize("shares", [[0.75, 0.25], [0.75, 0.5]])
-def test_llpfc_is_minimised_by_the_true_posterior_also_with_bags_of_unequal_size(
+def test_llpfc_is_minimized_by_the_true_posterior_also_with_bags_of_unequal_size(
     sizes: list[int], shares: list[float]
 ) -> None:
     method, x = llpfc_on_a_population(sizes, shares)

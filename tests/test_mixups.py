@@ -158,7 +158,7 @@ def test_a_fit_inside_another_estimator_has_ids_of_its_own(cv: Any) -> None:
 
 
 @pytest.mark.parametrize("cv", [BagKFold(3), GroupKFold(3)])
-def test_true_labels_may_score_what_was_learnt_from_bags_beside_them(cv: Any) -> None:
+def test_true_labels_may_score_what_was_learned_from_bags_beside_them(cv: Any) -> None:
     params = {"bags": BAGS, "proportions": SHARES}
     found = cross_val_score(quick(lr=1e-2), X, y, groups=BAGS, cv=cv, params=params)
     expected = []

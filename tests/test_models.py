@@ -17,7 +17,7 @@ def parameters(model: nn.Module) -> int:
 
 
 def conv(channels: int, width: int) -> int:
-    """A 3 x 3 convolution without bias, and its batch normalisation."""
+    """A 3 x 3 convolution without bias, and its batch normalization."""
     return 9 * channels * width + 2 * width
 
 
@@ -62,9 +62,9 @@ def test_convolutions_refuse_tables_and_names_are_checked() -> None:
 
 def test_constant_columns_are_only_centred() -> None:
     table = torch.tensor([[1.0, 0.1], [3.0, 0.1], [2.0, 0.1]])
-    standardised = Standardize.of(table)(table)
-    torch.testing.assert_close(standardised.mean(0), torch.zeros(2), atol=1e-6, rtol=0)
-    torch.testing.assert_close(standardised[:, 1], torch.zeros(3), atol=1e-6, rtol=0)
+    standardized = Standardize.of(table)(table)
+    torch.testing.assert_close(standardized.mean(0), torch.zeros(2), atol=1e-6, rtol=0)
+    torch.testing.assert_close(standardized[:, 1], torch.zeros(3), atol=1e-6, rtol=0)
 
 
 def test_what_is_seldom_does_not_become_huge() -> None:
@@ -73,11 +73,11 @@ def test_what_is_seldom_does_not_become_huge() -> None:
     table[17, 0] = 16.0  # a pixel that is black in one picture
     table[:, 1] = torch.randn(2000, generator=generator)
     table[:1000, 2] = 1.0
-    standardised = Standardize.of(table)(table)
-    assert 1 < standardised[17, 0] < 3  # its standard deviation would make it 45
-    torch.testing.assert_close(standardised[:, 1:].std(0), torch.ones(2), atol=0.05, rtol=0)
+    standardized = Standardize.of(table)(table)
+    assert 1 < standardized[17, 0] < 3  # its standard deviation would make it 45
+    torch.testing.assert_close(standardized[:, 1:].std(0), torch.ones(2), atol=0.05, rtol=0)
     in_other_units = 1e6 * table
-    torch.testing.assert_close(Standardize.of(in_other_units)(in_other_units), standardised)
+    torch.testing.assert_close(Standardize.of(in_other_units)(in_other_units), standardized)
 
 
 def test_a_row_predicted_alone_has_the_logits_it_has_among_others() -> None:
@@ -97,7 +97,7 @@ def test_the_loss_falls_on_images_in_bags(name: str) -> None:
     if find("cifar10") is not None:
         data = load_dataset("cifar10")
         images, labels = data.train_inputs[:64], data.train_labels[:64]
-    else:  # images whose mean colour tells the class
+    else:  # images whose mean color tells the class
         labels = torch.arange(64) % 10
         generator = torch.Generator().manual_seed(0)
         images = torch.randn(64, 3, 32, 32, generator=generator)

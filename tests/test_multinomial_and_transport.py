@@ -27,7 +27,7 @@ def test_multinomial_is_the_papers_formula_and_its_gradient_autograd(K: int, C: 
     torch.testing.assert_close(copy.grad, expected, atol=1e-9, rtol=0)
 
 
-def test_multinomial_gradient_is_that_of_finite_differences_without_normalised_rows() -> None:
+def test_multinomial_gradient_is_that_of_finite_differences_without_normalized_rows() -> None:
     logits, bags = random_bags(1, [5, 1, 2, 9], 4, spread=1.5)
     logits.requires_grad_()
     assert torch.autograd.gradcheck(

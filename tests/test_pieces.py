@@ -60,7 +60,7 @@ def test_the_optimum_is_that_of_all_rows_at_once(C: int, most: int, absent: bool
     np.testing.assert_allclose(found.weights, expected.weights, atol=1e-3)
     np.testing.assert_allclose(found.intercept, expected.intercept, atol=1e-3)
     ours, theirs = (x.log_likelihood - 0.25 * (x.weights**2).sum() for x in (found, expected))
-    assert ours == pytest.approx(theirs, abs=1e-6)  # what is maximised
+    assert ours == pytest.approx(theirs, abs=1e-6)  # what is maximized
     np.testing.assert_allclose(
         bag_log_likelihoods_in_pieces(found, lambda begin, end: X[begin:end], bags, most),
         bag_log_likelihoods(found, X, bags),
@@ -156,7 +156,7 @@ def test_a_fit_in_pieces_that_was_stopped_goes_on_where_it_was(
     assert (weights(model) == weights(expected)).all()
 
 
-def test_bags_too_large_to_begin_with_are_learnt_by_gradient_descent(
+def test_bags_too_large_to_begin_with_are_learned_by_gradient_descent(
     table: tuple[Path, str, Path],
 ) -> None:
     model = fit_table(*table, model="linear", limits=replace(LARGE, linear_cells=500))

@@ -235,7 +235,7 @@ def test_noise_has_the_probabilities_of_scipy(noise: Laplace, twin: object) -> N
 
 
 @pytest.mark.parametrize("std", [0.3, 1.0, 4.0])
-def test_discrete_gaussian_noise_is_a_normalised_sum(std: float) -> None:
+def test_discrete_gaussian_noise_is_a_normalized_sum(std: float) -> None:
     x = np.arange(-200.0, 201.0)
     log_weights = -0.5 * (x / std) ** 2
     expected = log_weights - np.logaddexp.reduce(log_weights)
@@ -418,8 +418,8 @@ def test_a_part_of_a_bag_knows_what_the_rest_leaves_it() -> None:
     part = whole.part([0, 2, 4, 6], shares)
     found = bag_posterior(torch.from_numpy(p).log(), part, "exact").weights
     np.testing.assert_allclose(found, rest_enumerated(p, [3, 2, 2], 3, shares), atol=1e-10)
-    labelled = whole.with_labels([-1, 1, -1, -1, -1, 0, -1]).part([0, 2, 4, 6], shares)
-    found = bag_posterior(torch.from_numpy(p).log(), labelled, "exact").weights
+    labeled = whole.with_labels([-1, 1, -1, -1, -1, 0, -1]).part([0, 2, 4, 6], shares)
+    found = bag_posterior(torch.from_numpy(p).log(), labeled, "exact").weights
     np.testing.assert_allclose(found, rest_enumerated(p, [2, 1, 2], 1, shares), atol=1e-10)
 
 

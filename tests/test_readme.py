@@ -55,7 +55,7 @@ def test_every_command_and_snippet_runs(tmp_path: Path, monkeypatch: pytest.Monk
     commands = {line.split()[1] for line in done if line.startswith("bagwise")}
     known = [command.callback for command in app.registered_commands]
     assert commands == {callback.__name__ for callback in known if callback is not None}
-    for name in ("model/fit.json", "predictions.csv", "labelled.parquet", "report.html"):
+    for name in ("model/fit.json", "predictions.csv", "labeled.parquet", "report.html"):
         assert (tmp_path / name).exists()
     for name in ("saved/config.json", "exported/runs.csv", "sweep.html"):
         assert (tmp_path / name).exists()

@@ -386,7 +386,7 @@ def test_heavy_tails_are_those_of_an_exponential_distribution_and_heavier() -> N
     assert [is_heavy(x.astype(float)) for x in light + heavy] == [False] * 4 + [True] * 3
 
 
-def test_a_log_is_odd_about_its_centre_and_standardised() -> None:
+def test_a_log_is_odd_about_its_centre_and_standardized() -> None:
     x = np.random.default_rng(0).lognormal(sigma=1.5, size=3000)
     column, _ = only({"x": x})
     assert column.encoded_names == ["x", "log x"]

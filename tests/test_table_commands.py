@@ -178,7 +178,7 @@ def test_labels_have_exactly_the_counts_of_their_bags(made: Path, tmp_path: Path
     assert (sick == truth).mean() >= (alone == truth).mean()
 
 
-def test_labelling_can_leave_out_bags_that_do_not_match(made: Path, tmp_path: Path) -> None:
+def test_labeling_can_leave_out_bags_that_do_not_match(made: Path, tmp_path: Path) -> None:
     lines = (made / "bags.csv").read_text().splitlines()
     fewer = tmp_path / "fewer.csv"
     fewer.write_text("\n".join([*lines[:1], *lines[4:]]) + "\n")
@@ -186,12 +186,12 @@ def test_labelling_can_leave_out_bags_that_do_not_match(made: Path, tmp_path: Pa
     assert "'W00'" in refused(*arguments)
     assert not (tmp_path / "l.csv").exists()
     code, output = command(*arguments, "--skip-unmatched")
-    labelled = pcsv.read_csv(tmp_path / "l.csv")
-    dropped = 300 - labelled.num_rows
+    labeled = pcsv.read_csv(tmp_path / "l.csv")
+    dropped = 300 - labeled.num_rows
     assert code == 0
     assert f"{dropped} rows are left out, and 3 bags" in output
     assert "W00, W01, W02\n" in output
-    wards = set(labelled.column("ward").to_pylist())
+    wards = set(labeled.column("ward").to_pylist())
     assert wards == {f"W{w:02d}" for w in range(3, 24)}
 
 
@@ -475,11 +475,11 @@ def test_control_characters_in_names_do_not_reach_the_terminal(tmp_path: Path) -
     fitted = ("fit", *arguments, *QUICK, "--exclude", "truth", "--out", tmp_path / "m")
     (tmp_path / "new.csv").write_text((tmp_path / "r.csv").read_text() + f"C{evil},,0,1,{evil}\n")
     new = (tmp_path / "new.csv", "--bag", "bag", "--labels", tmp_path / "l.csv")
-    labelled = ("label", tmp_path / "m", *new, "--skip-unmatched", "--out", tmp_path / "o.csv")
+    labeled = ("label", tmp_path / "m", *new, "--skip-unmatched", "--out", tmp_path / "o.csv")
     outputs = []
     for case, expected in (
         (fitted, 0),
-        (labelled, 0),
+        (labeled, 0),
         (("evaluate", tmp_path / "m", tmp_path / "r.csv", "--target", "truth"), 0),
         (("evaluate", tmp_path / "m", tmp_path / "new.csv", "--target", "truth"), 3),
         (("evaluate", tmp_path / "m", tmp_path / "r.csv", "--target", evil), 3),

@@ -154,7 +154,7 @@ def test_a_perceptron_is_taken_where_a_line_cannot_tell(tmp_path: Path) -> None:
     assert {trial.model for trial in model.facts.tried} == {"linear", "mlp"}
 
 
-def test_noise_is_not_said_to_have_been_learnt(tmp_path: Path) -> None:
+def test_noise_is_not_said_to_have_been_learned(tmp_path: Path) -> None:
     said = []
     for seed in range(8):
         rng = np.random.default_rng(seed)

@@ -58,7 +58,7 @@ def write(path: Path, cells: list[str], name: str = "x") -> Path:
     return path
 
 
-def learnt(path: Path, **options: Any) -> tuple[Columns, Inputs]:
+def learned(path: Path, **options: Any) -> tuple[Columns, Inputs]:
     """What training takes the column x of a file to be, and its rows in training."""
     source = FileSource(path)
     learner = ColumnLearner(source.schema, ["x"], **options)
@@ -79,7 +79,7 @@ def test_a_word_for_no_value_means_the_same_in_training_and_predicting(
 ) -> None:
     for word in WORDS:
         path = write(tmp_path / f"rows.{file}", [*CELLS[kind], word])
-        columns, trained = learnt(path)
+        columns, trained = learned(path)
         predicted = encoded(columns, FileSource(path, typed=False))
         np.testing.assert_array_equal(predicted, trained, err_msg=repr(word))
         (column,) = columns.columns
@@ -96,7 +96,7 @@ def test_a_word_for_no_value_means_the_same_in_training_and_predicting(
 def test_text_of_a_parquet_file_means_what_it_means_in_a_csv_file(
     tmp_path: Path, kind: str
 ) -> None:
-    columns, trained = learnt(write(tmp_path / "rows.csv", [*CELLS[kind], *WORDS]))
+    columns, trained = learned(write(tmp_path / "rows.csv", [*CELLS[kind], *WORDS]))
     cells = pa.array([*CELLS[kind], *WORDS])
     for i, values in enumerate((cells, cells.cast(pa.large_string()), cells.dictionary_encode())):
         pq.write_table(pa.table({"x": values}), tmp_path / f"{i}.parquet")
@@ -110,7 +110,7 @@ def test_categories_of_parquet_and_csv_are_the_same(tmp_path: Path) -> None:
     cells = [*CELLS["category"], *WORDS] * 2
     pq.write_table(pa.table({"x": cells}), tmp_path / "rows.parquet")
     ours, theirs = (
-        learnt(path) for path in (tmp_path / "rows.parquet", write(tmp_path / "rows.csv", cells))
+        learned(path) for path in (tmp_path / "rows.parquet", write(tmp_path / "rows.csv", cells))
     )
     assert ours[0] == theirs[0]
     np.testing.assert_array_equal(ours[1], theirs[1])
@@ -123,14 +123,14 @@ def test_categories_of_parquet_and_csv_are_the_same(tmp_path: Path) -> None:
 def test_predicting_takes_and_refuses_what_training_does(
     tmp_path: Path, kind: str, cell: str
 ) -> None:
-    clean, _ = learnt(write(tmp_path / "clean.csv", CELLS[kind]))
+    clean, _ = learned(write(tmp_path / "clean.csv", CELLS[kind]))
     path = write(tmp_path / "rows.csv", [*CELLS[kind], cell])
     accepted = is_text(FileSource(path).schema.field("x").type) is False
     if kind == "numeric" and not accepted:  # many numbers and a text
         with pytest.raises(ValueError, match=re.escape(repr(cell))):
-            learnt(path)
+            learned(path)
     else:
-        columns, trained = learnt(path)
+        columns, trained = learned(path)
         np.testing.assert_array_equal(encoded(columns, FileSource(path, typed=False)), trained)
         assert columns.columns[0].kind == (kind if accepted else "category")
     (batch,) = FileSource(path, typed=False).batches()
@@ -196,13 +196,13 @@ def test_a_file_of_nothing_but_na_says_what_the_files_beside_it_say(
     first, _ = FileSource(tmp_path / "*.csv").batches()
     assert first.column("x").to_pylist() == expected
     (text,) = FileSource(tmp_path / "0.csv", typed=False).batches()
-    columns, _ = learnt(tmp_path / "1.csv")
+    columns, _ = learned(tmp_path / "1.csv")
     np.testing.assert_array_equal(columns.encode(first), columns.encode(text))
 
 
 @pytest.mark.parametrize("kind", ["numeric", "boolean", "date", "category"])
 def test_a_parquet_column_of_nulls_has_no_values(kind: str, tmp_path: Path) -> None:
-    columns, _ = learnt(write(tmp_path / "rows.csv", CELLS[kind]))
+    columns, _ = learned(write(tmp_path / "rows.csv", CELLS[kind]))
     assert not columns.encode(pa.RecordBatch.from_pydict({"x": pa.nulls(2)})).any()
 
 
@@ -278,7 +278,7 @@ def test_dots_of_thousands_are_known_by_the_numbers_beside_them(
     source = StreamedSource(path, [], 10**9) if streamed else FileSource(path)
     assert source.schema.field("x").type == pa.string()
     with pytest.warns(UserWarning, match="'10.185' is 10185"):
-        columns, _ = learnt(path)
+        columns, _ = learned(path)
     (column,) = columns.columns
     assert column.kind == "numeric"
     # New rows are read in the same way, also where all of them have a dot.

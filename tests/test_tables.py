@@ -134,12 +134,12 @@ def test_compressed_csv_is_read(tmp_path: Path) -> None:
 # Columns
 
 
-def test_columns_are_recognised_and_encoded() -> None:
+def test_columns_are_recognized_and_encoded() -> None:
     table = {
         "age": [20, 30, 40, None],
         "member": [True, False, True, True],
         "born": [datetime.date(2000, 1, day) for day in (1, 2, 3, 4)],
-        "colour": ["red", "blue", "red", None],
+        "color": ["red", "blue", "red", None],
         "same": [1.0] * 4,
         "empty": pa.array([None] * 4, pa.float64()),
         "list": [[1]] * 4,
@@ -155,9 +155,9 @@ def test_columns_are_recognised_and_encoded() -> None:
         "age=(missing)",
         "member",
         "born",
-        "colour=blue",
-        "colour=red",
-        "colour=(missing)",
+        "color=blue",
+        "color=red",
+        "color=(missing)",
     ]
     X = columns.encode(pa.RecordBatch.from_pydict(table))
     ages = np.array([20, 30, 40])

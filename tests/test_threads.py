@@ -66,7 +66,7 @@ def test_threads_are_as_before_also_after_an_error() -> None:
 
 @pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize(("shape", "expected"), [((40, 1), 1), ((5000, 200), 3)])
-def test_small_likelihoods_are_maximised_with_one_thread(
+def test_small_likelihoods_are_maximized_with_one_thread(
     monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int], expected: int
 ) -> None:
     def used() -> set[int]:

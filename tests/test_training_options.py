@@ -257,7 +257,7 @@ def test_double_precision_stays_on_the_cpu() -> None:
     assert on_device(torch.zeros(2, dtype=torch.int64), "meta").dtype == torch.int64
 
 
-def test_integers_are_standardised_too() -> None:
+def test_integers_are_standardized_too() -> None:
     pixels = torch.tensor([[0, 200], [100, 255]], dtype=torch.uint8)
     found = Standardize.of(pixels)(pixels)
     torch.testing.assert_close(found, torch.tensor([[-1.0, -1.0], [1.0, 1.0]]))

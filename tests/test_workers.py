@@ -59,16 +59,16 @@ def grouped(weighted: bool) -> BagData:
     return BagData.of_groupings(data.inputs, groupings)
 
 
-def network(images: bool = False, normalised: bool = False) -> nn.Module:
+def network(images: bool = False, normalized: bool = False) -> nn.Module:
     torch.manual_seed(5)
-    norm: nn.Module = nn.BatchNorm1d(8) if normalised else nn.Identity()
+    norm: nn.Module = nn.BatchNorm1d(8) if normalized else nn.Identity()
     return nn.Sequential(
         nn.Flatten(), nn.Linear(36 if images else 4, 8), norm, nn.ReLU(), nn.Linear(8, 3)
     )
 
 
-class Normalised2d(nn.Module):
-    """Batch normalisation of images; one weight is never used, and has no gradient."""
+class Normalized2d(nn.Module):
+    """Batch normalization of images; one weight is never used, and has no gradient."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,9 +96,9 @@ def run(name: str) -> dict[str, Any]:
         method = make_method("two_views", start=0, ramp=1, teacher=True)
         data, validation = ragged(images=True), ragged(images=True, labels=True)
         options |= {"augment": "weak", "average": 0.9, "batch_bags": 3}
-        model = Normalised2d()
-    elif name == "normalised":
-        model = network(normalised=True)
+        model = Normalized2d()
+    elif name == "normalized":
+        model = network(normalized=True)
         options |= {"batch_bags": 3, "optimizer": "sgd"}
     elif name == "single instances":  # fewer than workers in a batch
         options |= {"batch_instances": 1}
@@ -120,7 +120,7 @@ def run(name: str) -> dict[str, Any]:
 METHODS = ("cc", "rc", "dllp", "llpfc", "ot", "mixbag", "supervised", "two_views")
 RUNS = (
     *METHODS,
-    *("normalised", "single instances", "large bags", "dataset"),
+    *("normalized", "single instances", "large bags", "dataset"),
     *("weighted", "joint cc", "joint rc"),
 )
 

@@ -21,7 +21,7 @@ class Limits:
         batch_rows: rows of a table that are read at a time.
         csv_block_bytes: bytes of a CSV file that are read at a time.
         tracked_texts: different texts of a column that are counted; beyond, the rarest are dropped.
-        column_bytes: memory that a column takes, of a budget, while it is learnt what it means.
+        column_bytes: memory that a column takes, of a budget, while it is learned what it means.
         probability_bytes: memory that the probability of a class takes, of a budget, while held-out
             bags are judged.
         sorting_part: rows that are sorted at a time take one part in so many of a budget.

@@ -96,9 +96,9 @@ class TrainingOptions:
         weight_decay: of the optimizer.
         batch_instances: a batch holds whole bags up to this many instances; a larger bag is
             trained in random parts of at most so many, see `training.parts`.
-        batch_bags: where the model has batch normalisation, a batch holds at least this many bags,
+        batch_bags: where the model has batch normalization, a batch holds at least this many bags,
             or half of all if those are fewer, also beyond `batch_instances`, as far as memory
-            allows (`training.memory.instances_that_fit`): to normalise a lone bag is to take away
+            allows (`training.memory.instances_that_fit`): to normalize a lone bag is to take away
             what tells it from the others, and with it what its counts teach. 1 is the paper's way,
             but for a bag that is left over, which joins the batch before it. Other models learn
             more from more steps.

@@ -16,7 +16,7 @@ from bagwise.bags.arrays import shown_row
 from bagwise.errors import InputError, InputTypeError
 from bagwise.posterior._result import check_shapes
 
-_MOST_NODES = 10_000  # of a graph that is searched for batch normalisation
+_MOST_NODES = 10_000  # of a graph that is searched for batch normalization
 
 
 def log_probs(logits: torch.Tensor) -> torch.Tensor:
@@ -54,7 +54,7 @@ def nan_apart(log_p: torch.Tensor, bags: Bags) -> tuple[torch.Tensor, torch.Tens
 def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
     """Refuse what cannot be logits of the instances of these bags.
 
-    Warns of a batch of one bag whose logits were normalised by batch.
+    Warns of a batch of one bag whose logits were normalized by batch.
     """
     if not isinstance(logits, torch.Tensor) or not logits.is_floating_point():
         kind = logits.dtype if isinstance(logits, torch.Tensor) else type(logits).__name__
@@ -69,12 +69,12 @@ def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
         isinstance(bags, Bags)
         and len(bags) == 1
         and not torch.compiler.is_compiling()
-        and _normalised_by_batch(logits)
+        and _normalized_by_batch(logits)
     ):
         warnings.warn(
             f"this batch is a single bag (of {bags.n_instances} instances), and the model "
-            "normalises by batch: that takes away what differs between bags, and such a model "
-            "hardly learns. Put several bags into a batch (batch_bags), or normalise in another "
+            "normalizes by batch: that takes away what differs between bags, and such a model "
+            "hardly learns. Put several bags into a batch (batch_bags), or normalize in another "
             "way (LayerNorm, GroupNorm).",
             UserWarning,
             stacklevel=3,
@@ -89,15 +89,15 @@ def check_stored(stored_log_probs: object, bags: Bags) -> None:
     check_shapes(stored_log_probs, bags, "stored_log_probs")
 
 
-def _normalised_by_batch(logits: torch.Tensor) -> bool:
-    """Whether a batch normalisation in training mode lies behind these logits."""
+def _normalized_by_batch(logits: torch.Tensor) -> bool:
+    """Whether a batch normalization in training mode lies behind these logits."""
     waiting, seen = [logits.grad_fn], set[Any]()
     while waiting and len(seen) < _MOST_NODES:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        # Normalisation of single instances (InstanceNorm) is one of a batch of one, to PyTorch.
+        # Normalization of single instances (InstanceNorm) is one of a batch of one, to PyTorch.
         in_training = "BatchNorm" in node.name() and getattr(node, "_saved_training", False)
         if in_training and len(node._saved_input) > 1:  # type: ignore[attr-defined]
             return True
@@ -159,5 +159,5 @@ def refuse_nan_rows(weights: torch.Tensor, stored: torch.Tensor) -> None:
         raise InputError(
             f"stored_log_probs[{row}] is {given}; numbers or -inf are expected, and "
             "not -inf for all classes that its bag has. A model that diverged gives NaN: lower the "
-            "learning rate or standardise its inputs."
+            "learning rate or standardize its inputs."
         )

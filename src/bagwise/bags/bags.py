@@ -111,7 +111,7 @@ class Bags(Constructors):
             np.full(part.n_instances, -1) if part.row_labels is None else part.row_labels
             for part in parts
         ]
-        return cls.of_potentials(joined, sizes, weights)._labelled(np.concatenate(labels))
+        return cls.of_potentials(joined, sizes, weights)._labeled(np.concatenate(labels))
 
     def with_labels(self, labels: ArrayLike) -> Bags:
         """The same bags, of whose instances some labels are known.
@@ -132,9 +132,9 @@ class Bags(Constructors):
         found = whole_numbers(labels, "labels", ndim=1)
         of_labels = refuse_wrong_labels(found, self.offsets, self.least, self.most, self.copies)
         if self.potentials is None:
-            return self._labelled(found)
+            return self._labeled(found)
         potentials = self.potentials.given_labels(of_labels)
-        return Bags.of_potentials(potentials, self.sizes, self.weights)._labelled(found)
+        return Bags.of_potentials(potentials, self.sizes, self.weights)._labeled(found)
 
     def others_impossible(self, log_probs: FloatArray) -> FloatArray:
         """log_probs (N, C) with -inf for what known labels rule out."""
@@ -154,7 +154,7 @@ class Bags(Constructors):
         """
         found = Bags.of_potentials(self.potentials or of_counts(self.least, self.totals))
         labels = self.row_labels
-        return found if labels is None else found._labelled(np.repeat(labels, self.copies))
+        return found if labels is None else found._labeled(np.repeat(labels, self.copies))
 
     def rows(self, index: ArrayLike) -> IntArray:
         """Rows of the instances of the bags in `index`, bag after bag.
@@ -185,10 +185,10 @@ class Bags(Constructors):
         else:
             found = Bags.of_potentials(self.potentials.select(index_), sizes, weights)
         if self.row_labels is not None:
-            found = found._labelled(self.row_labels[self.rows(index_)])
+            found = found._labeled(self.row_labels[self.rows(index_)])
         return found
 
-    def _labelled(self, labels: IntArray) -> Bags:
+    def _labeled(self, labels: IntArray) -> Bags:
         """The same bags with labels that are known to fit."""
         if (labels < 0).all():
             return self
@@ -222,7 +222,7 @@ class Bags(Constructors):
         known = known_of_part(self, rows_, shares)
         weights = None if self.weights is None else self.weights[rows_]
         bags = Bags.of_potentials(known, np.array([len(rows_)]), weights)
-        return bags if self.row_labels is None else bags._labelled(self.row_labels[rows_])
+        return bags if self.row_labels is None else bags._labeled(self.row_labels[rows_])
 
     def of_classes(self, classes: IntArray) -> Bags:
         """The same bags with these classes only; the others must not occur in any of them."""
@@ -234,7 +234,7 @@ class Bags(Constructors):
             found = Bags.of_potentials(known, self.sizes.copy(), self.weights)
         if self.row_labels is not None:
             places = np.append(np.searchsorted(classes, np.arange(self.n_classes)), -1)
-            found = found._labelled(places[self.row_labels])
+            found = found._labeled(places[self.row_labels])
         return found
 
     def batches(
@@ -283,4 +283,4 @@ def _copied(
     """Bags from what a copy or a pickled file of them holds."""
     weights = None if weights is None else weights.copy()
     bags = Bags.of_packed(sizes.copy(), low.copy(), packed, weights)
-    return bags if labels is None else bags._labelled(labels.copy())
+    return bags if labels is None else bags._labeled(labels.copy())

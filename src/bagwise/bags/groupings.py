@@ -113,7 +113,7 @@ class Groupings:
         self.weights = self._of_rows([g.bags.weights for g in self.groupings], "weight", 1)
         self.row_labels = self._of_rows([g.bags.row_labels for g in self.groupings], "label", -1)
         if self.row_labels is not None:
-            self.groupings = [_labelled(g, self.row_labels) for g in self.groupings]
+            self.groupings = [_labeled(g, self.row_labels) for g in self.groupings]
         for pair in combinations(self.groupings, 2):
             _refuse_contradictions(*pair, self.copies, bag_names or {})
         refuse_joint_contradictions(self.groupings, self.copies, self.row_labels)
@@ -315,7 +315,7 @@ def _grouping(name: str, bag_of_row: ArrayLike, bags: Bags) -> Grouping:
     return Grouping(name, of_row, bags, rows)
 
 
-def _labelled(grouping: Grouping, labels: IntArray) -> Grouping:
+def _labeled(grouping: Grouping, labels: IntArray) -> Grouping:
     """The same with labels (N,) that other groupings may have told."""
     try:
         with naming(row=grouping.rows.tolist()):

@@ -94,7 +94,7 @@ class Potentials:
                 step = log_x - excess / variance
             inside = (step > below) & (step < above)
             log_x = np.where(excess == 0, log_x, np.where(inside, step, (below + above) / 2))
-        # Potentials that are next to sharp leave steps between neighbouring numbers x.
+        # Potentials that are next to sharp leave steps between neighboring numbers x.
         lacking = (self.sizes - mean.sum(axis=1))[:, None]
         room = np.where(lacking > 0, self.high - mean, mean - self.low)
         mean += lacking * (room / np.maximum(room.sum(axis=1, keepdims=True), 1e-300))

@@ -17,7 +17,7 @@ def refuse_wrong_labels(
 ) -> IntArray:
     """Refuse labels (N,) that there are not, or that the counts of a bag rule out.
 
-    Returns (B, C), how many instances of each bag are labelled so.
+    Returns (B, C), how many instances of each bag are labeled so.
     """
     n_classes = least.shape[1]
     if len(labels) != offsets[-1]:
@@ -39,8 +39,8 @@ def refuse_wrong_labels(
     bags = (known > most).any(axis=1)
     if (bad := first(bags)) is not None:
         c = int(np.argmax(known[bad] > most[bad]))
-        labelled = rows[cells == bad * n_classes + c]
-        row = labelled[np.argmax(np.cumsum(weights[labelled]) > most[bad, c])]  # one too many
+        labeled = rows[cells == bad * n_classes + c]
+        row = labeled[np.argmax(np.cumsum(weights[labeled]) > most[bad, c])]  # one too many
         raise InputError(
             Place("row", row),
             " is labeled ",

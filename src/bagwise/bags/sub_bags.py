@@ -83,7 +83,7 @@ def potentials_of_part(
         windows: C arrays, log f of the whole bag from there on; [0.0] for a sharp count.
         size: instances of the part, K.
         rest: the others.
-        shares: (C,) class probabilities of the others, which need not be normalised.
+        shares: (C,) class probabilities of the others, which need not be normalized.
         expected: (C,) expected counts of the part.
     """
     if rest == 0:

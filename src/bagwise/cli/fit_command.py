@@ -165,7 +165,7 @@ def fit(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Column with the labels of some rows, empty where they are not known; a labelled "
+            help="Column with the labels of some rows, empty where they are not known; a labeled "
             "row without a bag is a bag of its own.",
         ),
     ] = None,
@@ -207,7 +207,7 @@ def fit(
         typer.Option(
             metavar="SIZE",
             help="For a table larger than memory: how much of it may be used for the rows, 2GB for "
-            "one. They are sorted by bag into a file, and learnt from there.",
+            "one. They are sorted by bag into a file, and learned from there.",
         ),
     ] = None,
     store: Annotated[

@@ -42,7 +42,7 @@ def report(
 ) -> None:
     """Write one HTML page about a model, or about the runs of a sweep.
 
-    Of a model: what was learnt and how far to trust it, the effects of columns, predicted and true
+    Of a model: what was learned and how far to trust it, the effects of columns, predicted and true
     proportions of held-out bags, calibration, the most surprising bags, and the command to do it
     again; with rows, also shares of groups (--by) and the importance of each column (--bag and
     --labels). Of runs: their tables and figures. An earlier report is replaced, another file only

@@ -25,7 +25,7 @@ MOST_SHOWN = 15  # classes in a square table of confusions
 
 
 def show_fit(fitted: FittedTable) -> None:
-    """What was learnt from, what was chosen, and how well held-out bags are fitted."""
+    """What was learned from, what was chosen, and how well held-out bags are fitted."""
     facts, columns = fitted.facts, fitted.columns
     data = facts.data
     shown = Table(show_header=False)

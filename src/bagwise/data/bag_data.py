@@ -137,7 +137,7 @@ class BagData:
             refuse_wrong_labels(found, bags.offsets, bags.least, bags.most, bags.copies)
         except InputError as contradiction:
             warnings.warn(
-                f"labels and counts contradict each other: {contradiction} Bags are learnt from "
+                f"labels and counts contradict each other: {contradiction} Bags are learned from "
                 "counts, and accuracies are measured by labels; are both sorted by bag?",
                 UserWarning,
                 stacklevel=4,  # whoever made it

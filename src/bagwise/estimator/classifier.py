@@ -58,7 +58,7 @@ _SAMPLE = 10_000  # instances that are looked at where not all are in memory
 
 
 class LLPClassifier(Predictions):
-    """A classifier of instances, learnt from the label counts or proportions of bags.
+    """A classifier of instances, learned from the label counts or proportions of bags.
 
     A linear model with the method cc and the engine auto is fitted by maximum likelihood, as by
     `bagwise fit`: the ridge is chosen on held-out bags, and there are no rate, no epochs and no
@@ -204,7 +204,7 @@ class LLPClassifier(Predictions):
                 alone: id -> number, a series, or an array (B,).
             validation: (X, bags, proportions) to choose the best epoch by, not bags held out.
             bags: (N,) the bag of each row, where `y` is taken: scikit-learn's cross-validation
-                hands it to `fit` beside a `y` that serves a scorer and is not learnt from.
+                hands it to `fit` beside a `y` that serves a scorer and is not learned from.
             labels_are: what `proportions` holds, where it is not exact: `Laplace(4)` for noisy
                 counts, "rounded" shares, "sample", "ranges" (then a pair of bounds), "counts" with
                 NaN; see `bagwise.labels.label_spec.LabelsAre`.

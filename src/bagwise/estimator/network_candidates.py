@@ -144,7 +144,7 @@ class Search:
         return baseline_log_likelihoods(bags, overall_shares(bags))
 
     def _is_behind(self, trial: Trial, part: int, rival: Trial | None) -> bool:
-        """Whether a model is hopeless: a rival that has learnt something is ahead on these bags."""
+        """Whether a model is hopeless: a rival that has learned something is ahead here."""
         if rival is None:
             return False
         split = smaller(self.data.bags, self.splits[part], RUNG)

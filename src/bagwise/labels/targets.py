@@ -65,7 +65,7 @@ class BagTargets:
 
         Args:
             known: the labels.
-            alone: labelled rows without a bag, which become bags of one.
+            alone: labeled rows without a bag, which become bags of one.
             names: of these bags.
             first_row: how messages number the first row.
             weights: (rows,) how many identical rows each stands for; None for one.

@@ -13,7 +13,7 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import whole
 from bagwise.errors import InputError
 from bagwise.likelihood._information import expected_information, leveraged_scores
-from bagwise.likelihood._optimise import Problem
+from bagwise.likelihood._optimize import Problem
 from bagwise.likelihood._overlap import Overlap, cross_terms
 from bagwise.likelihood.coefficient_covariance import MAX_PARAMETERS, Covariance
 from bagwise.likelihood.coefficients import LinearFit

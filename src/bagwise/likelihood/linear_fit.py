@@ -12,13 +12,13 @@ import numpy.typing as npt
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import number, whole
 from bagwise.errors import InputError
-from bagwise.likelihood._optimise import LOWEST_TAU, Problem, minimise
+from bagwise.likelihood._optimize import LOWEST_TAU, Problem, solve
 from bagwise.likelihood.coefficients import LinearFit
 from bagwise.likelihood.coordinates import contrasts
 from bagwise.likelihood.objective import BagLikelihood, checked_features
 
 if TYPE_CHECKING:
-    from bagwise.likelihood._optimise import Likelihood
+    from bagwise.likelihood._optimize import Likelihood
 
 TOLERANCE = 0.01
 MAX_EVALUATIONS = 500
@@ -145,7 +145,7 @@ def fit_to(
     if len(classes) == 1:
         found, tau, converged, message = likelihood.evaluate(theta), 0.0, True, "one class"
     else:
-        point, converged, message = minimise(
+        point, converged, message = solve(
             Problem(likelihood, ridge), theta, tau, fits_tau, tolerance, max_evaluations
         )
         theta, tau, found = point.theta, point.tau, point.found

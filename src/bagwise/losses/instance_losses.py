@@ -79,7 +79,7 @@ def llpfc_loss(
         loss = -1/N sum_k v[k] log sum_c T[noisy_k, c] softmax(logits)[k, c]
 
     T[i, c] = P(noisy i | c) supposes how likely each noisy label is. The instances of each noisy
-    label must weigh that much together, or the true classifier does not minimise the loss. So, if
+    label must weigh that much together, or the true classifier does not minimize the loss. So, if
     the bags of a group are equally likely and differ in size, v[k] is proportional to
     1 / (size of the bag of k).
 

@@ -97,7 +97,7 @@ def bag_posterior(
     Each engine is also a function of its own (`exact_posterior`, ...), whose docstring tells more.
 
     Args:
-        log_probs: (N, C) logarithms of class probabilities; rows need not be normalised, so logits
+        log_probs: (N, C) logarithms of class probabilities; rows need not be normalized, so logits
             do as well. An array, or a tensor on any device, of any floating type.
         bags: sizes and counts of the bags of these N instances, which are sorted by bag; or several
             `Groupings` of N rows, in the order of the rows.

@@ -34,7 +34,7 @@ def balance(w: FloatArray, n: IntArray | FloatArray, copies: IntArray) -> bool:
     """Scale columns and rows of w (K, A) until columns sum to n and rows to 1; whether they do.
 
     Sinkhorn steps are cheap but can be slow; where they are, Newton steps on the logarithms of the
-    column factors do the rest. They minimise the convex sum_k log sum_a w[k, a] x_a - sum_a n_a log
+    column factors do the rest. They minimize the convex sum_k log sum_a w[k, a] x_a - sum_a n_a log
     x_a, whose gradient is what the columns sum to too much and whose Hessian is the covariance.
     """
     K, A = w.shape

@@ -51,7 +51,7 @@ def odds(
     K, A = p.shape
     for k in range(K):
         rest[k] = total[k] - p[k, a] * messages[k, a]
-        if rest[k] < 1e-6 * total[k]:  # most digits cancelled: add up the others instead
+        if rest[k] < 1e-6 * total[k]:  # most digits canceled: add up the others instead
             rest[k] = 0.0
             for b in range(A):
                 if b != a:

@@ -116,7 +116,7 @@ def _refuse_nan(log_p: FloatArray, bags: Bags) -> None:
     raise InputError(
         f"log_probs[{row}, {column}] is {log_p[row, column]} (bag {bags.bag_of_row[row]}); every "
         "entry must be a number or -inf. Logits of NaN or infinity give such log-probabilities; if "
-        "the model diverged, lower the learning rate or standardise its inputs."
+        "the model diverged, lower the learning rate or standardize its inputs."
     )
 
 

@@ -2,7 +2,7 @@
 
 Multiplying class c of every instance by a factor x_c multiplies each labeling with counts n by the
 same prod_c x_c^n_c. So the posterior weights stay as they are, and P(S|X) changes by a known
-factor. With the factors that make the columns of the normalised probabilities sum to the counts,
+factor. With the factors that make the columns of the normalized probabilities sum to the counts,
 these counts are among the likely ones, and their probability is far from underflow.
 """
 

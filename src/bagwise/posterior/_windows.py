@@ -1,7 +1,7 @@
 """Bags with potentials: their tilt, and the windows of counts that matter.
 
 Multiplying class c of every instance by x_c and its potential f_c(m) by x_c^-m changes no
-labeling's weight. With the factors that minimise the convex
+labeling's weight. With the factors that minimize the convex
 
     Phi(log x) = sum_k log sum_c p[k, c] x_c + sum_c log sum_m f_c(m) x_c^-m   (>= log P(S|X))
 
@@ -77,7 +77,7 @@ def _newton(
     f: FloatArray,
     variance: FloatArray,
 ) -> float:
-    """Minimise Phi from `log_x` on, in place; returns the largest error of an expected count."""
+    """Minimize Phi from `log_x` on, in place; returns the largest error of an expected count."""
     A = len(classes)
     column = np.empty(A)
     mean = np.empty(A)

@@ -36,7 +36,7 @@ def auto_posterior(
     takes in all bags of 16 and few of 32.
 
     Args:
-        log_probs: (N, C) logarithms of class probabilities; rows need not be normalised.
+        log_probs: (N, C) logarithms of class probabilities; rows need not be normalized.
         bags: sizes and counts of the bags of these N instances.
         max_states: bags with a larger lattice are computed as said above, or by `bethe`.
 

@@ -82,7 +82,7 @@ def bethe_posterior(
     what EM needs, rows that sum to 1, columns that sum to the counts, no entry below 0.
 
     Args:
-        log_probs: (N, C) logarithms of class probabilities; rows need not be normalised.
+        log_probs: (N, C) logarithms of class probabilities; rows need not be normalized.
         bags: sizes and counts of the bags of these N instances.
         correction: False gives the plain Bethe weights and their lower bound of the log-likelihood.
         tolerance: iterations end when no weight changes by more than this.

@@ -58,7 +58,7 @@ def exact_posterior(
     Choose it whenever the lattice is small enough; `auto` does.
 
     Args:
-        log_probs: (N, C) logarithms of class probabilities; rows need not be normalised.
+        log_probs: (N, C) logarithms of class probabilities; rows need not be normalized.
         bags: sizes and counts of the bags of these N instances.
         max_states: a bag whose lattice has more states than this is an error.
 

@@ -25,9 +25,9 @@ def most_probable_labeling(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
 
 
 def most_probable_labeling(log_probs: Any, bags: Bags) -> Any:
-    """The labels Y that maximise sum_k log p[k, Y_k] among those with exactly the bags' counts.
+    """The labels Y that maximize sum_k log p[k, Y_k] among those with exactly the bags' counts.
 
-    Where counts are not exact, they maximise sum_k log p[k, Y_k] + sum_c log f_c(N_c): potentials
+    Where counts are not exact, they maximize sum_k log p[k, Y_k] + sum_c log f_c(N_c): potentials
     decide with the instances.
 
     A transport problem, solved exactly by successive shortest paths over the classes: about
@@ -35,7 +35,7 @@ def most_probable_labeling(log_probs: Any, bags: Bags) -> Any:
 
     Args:
         log_probs: (N, C) logarithms of class probabilities, an array or a tensor; rows need not be
-            normalised.
+            normalized.
         bags: sizes and counts of the bags of these N instances.
 
     Returns:

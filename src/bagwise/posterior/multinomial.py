@@ -21,7 +21,7 @@ def multinomial_posterior(log_probs: Values, bags: Bags) -> Posterior[Values]:
         w[k, y]        = q[k, y] / sum_y' q[k, y']
         log_likelihood = mean_k log sum_y q[k, y]
 
-    Rows of p are normalised first, and their scale is given back to the log-likelihood. The
+    Rows of p are normalized first, and their scale is given back to the log-likelihood. The
     gradient of the log-likelihood flows through every term, so it is not the weights.
 
     Cost: K C. Accuracy: exact for K <= 2; otherwise the coarsest of the engines, and the columns of
@@ -29,7 +29,7 @@ def multinomial_posterior(log_probs: Values, bags: Bags) -> Posterior[Values]:
     Choose it to reproduce RC_Approx and CC_Approx; `bethe` is closer at any bag size.
 
     Args:
-        log_probs: (N, C) logarithms of class probabilities; rows need not be normalised.
+        log_probs: (N, C) logarithms of class probabilities; rows need not be normalized.
         bags: sizes and counts of the bags of these N instances.
 
     >>> log_probs = np.log([[.8, .2], [.4, .6], [.5, .5]])
@@ -114,7 +114,7 @@ def _multinomial(
             for c in range(C):
                 if n[c] > 0:
                     _through_means(log_p, m, c, n[c], top[c], second[c], mean, w, slope)
-        for k in range(K):  # back through the normalisation of the rows
+        for k in range(K):  # back through the normalization of the rows
             own = slope[k].sum() / total
             for c in range(C):
                 slope[k, c] = slope[k, c] / total + np.exp(log_p[k, c]) * (1.0 - own)

@@ -243,7 +243,7 @@ def count_probabilities(
     """P(N < n) and P(N = n), (B, C) each, of every count n of the bags under a model alone.
 
     N is the number of a bag's instances that are of the class, with probabilities exp(log_probs)
-    (N, C), rows normalised.
+    (N, C), rows normalized.
 
     >>> below, at = count_probabilities(np.log([[.5, .5], [.5, .5]]), Bags([2], [[1, 1]]))
     >>> below, at

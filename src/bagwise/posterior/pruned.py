@@ -180,7 +180,7 @@ def _counts_of_the_rest(p: FloatArray, n: IntArray, begins: IntArray) -> FloatAr
         for a in range(A):
             yes = p[k, a]
             no = 1.0 - yes
-            if no < 1e-6:  # most digits cancelled: add up the others instead
+            if no < 1e-6:  # most digits canceled: add up the others instead
                 no = 0.0
                 for b in range(A):
                     if b != a:

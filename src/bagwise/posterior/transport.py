@@ -21,9 +21,9 @@ def transport_posterior(
 ) -> Posterior[Values]:
     """The OT method's pseudo-labels: a transport plan between instances and label counts.
 
-        maximise  sum w log p - epsilon sum w log w   over w >= 0 with rows 1 and columns n_c
+        maximize  sum w log p - epsilon sum w log w   over w >= 0 with rows 1 and columns n_c
 
-    by Sinkhorn iterations on the normalised rows of p, columns first and rows last: what POT's
+    by Sinkhorn iterations on the normalized rows of p, columns first and rows last: what POT's
     `sinkhorn` does with cost -log p, row masses 1 and column masses n_c. Where plain scalings could
     underflow, a bag is computed in the log domain.
 
@@ -34,7 +34,7 @@ def transport_posterior(
     Choose it to reproduce OT; `bethe` costs little more and is much closer.
 
     Args:
-        log_probs: (N, C) logarithms of class probabilities; rows need not be normalised.
+        log_probs: (N, C) logarithms of class probabilities; rows need not be normalized.
         bags: sizes and counts of the bags of these N instances.
         epsilon: strength of the entropy; towards 0 the plan becomes a hard labeling.
         iterations: how many times columns and rows are scaled.

@@ -183,7 +183,7 @@ class _Fit:
             )
         self.models = _models(self.model, len(self.targets.bags), self._why_linear())
         if self.room is None and (self.models != ["linear"] or not self.by_likelihood):
-            self.room = network_room("a table of so many rows, which is learnt from step by step,")
+            self.room = network_room("a table of so many rows, which is learned from step by step,")
         self.single = self.encoded if self.room is None else self.encoded.written_out()
         if not self.targets.bags.is_sharp.all():
             _say_expected(self.steps.method, self.steps.engine)
@@ -361,7 +361,7 @@ def _held_out_file(
     classes: npt.NDArray[Any],
     tau: FloatArray | None,
 ) -> str:
-    """The table of held-out bags, without labelled rows of no bag."""
+    """The table of held-out bags, without labeled rows of no bag."""
     ours = of_label_file(bags)
     rows = bags.rows(ours)
     own = None if tau is None else tau[ours]

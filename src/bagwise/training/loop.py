@@ -280,7 +280,7 @@ def _epoch(
 
 
 def _views(state: RunState, inputs: torch.Tensor, augment: Augment | None) -> list[torch.Tensor]:
-    """The view of a batch that bags are learnt from, and another, if the method asks."""
+    """The view of a batch that bags are learned from, and another, if the method asks."""
     second = state.method.second_view(inputs.clone(), state.generator)
     first = inputs if augment is None else augment(inputs, state.generator)
     views = [first] if second is None else [first, second]

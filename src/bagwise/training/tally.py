@@ -92,7 +92,7 @@ def diverged(what: str, place: str) -> DivergedError:
     """The error that says what became NaN, where, and what to do."""
     if place == _FIRST:
         return DivergedError(
-            f"{what} became NaN or infinite in {place}, before anything was learnt. Are all "
+            f"{what} became NaN or infinite in {place}, before anything was learned. Are all "
             "inputs finite and standardized, and is the loss finite for any logits?"
         )
     return DivergedError(

@@ -72,8 +72,8 @@ def scores(found: Scores) -> list[str]:
         f"For comparison: always the most frequent class, accuracy {found.most_frequent:.2%}; "
         f"the overall shares for every row, log loss {found.constant_log_loss:.4f}",
     ]
-    if found.unlabelled:
-        said = counted(found.unlabelled, "row has no label and is", "rows have no label and are")
+    if found.unlabeled:
+        said = counted(found.unlabeled, "row has no label and is", "rows have no label and are")
         lines.append(f"{said} left out.")
     return lines
 

@@ -44,7 +44,7 @@ def assess(
     """What held-out bags say about a model.
 
     Likelihoods are those of all that is known: of ranges or noisy counts where counts are not
-    exact, and of the labels of rows that are known, for the model and the baseline alike. Labelled
+    exact, and of the labels of rows that are known, for the model and the baseline alike. Labeled
     rows of no bag count there as bags of one, and nowhere else. Proportions that are not known
     exactly are those to be expected by the label file alone, if it says anything of them, and
     counts are compared with intervals only where they are exact.

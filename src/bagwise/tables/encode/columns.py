@@ -30,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Log:
-    """A signed logarithm: s(x) = sign(x - centre) log(1 + |x - centre| / scale), standardised.
+    """A signed logarithm: s(x) = sign(x - centre) log(1 + |x - centre| / scale), standardized.
 
     Attributes:
         centre: the median of the training rows.
@@ -149,7 +149,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Columns:
-    """The feature columns of a table, learnt from training rows.
+    """The feature columns of a table, learned from training rows.
 
     Attributes:
         columns: those that are used.

@@ -1,4 +1,4 @@
-"""What the columns of a table mean, learnt from its rows."""
+"""What the columns of a table mean, learned from its rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is learnt about a column of numbers, truth values or dates: its middle, its spread, values
+"""What is learned about a column of numbers, truth values or dates: its middle, its spread, values
 that lie far from all others, and whether it has a heavy tail.
 """
 

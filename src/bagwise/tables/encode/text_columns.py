@@ -1,4 +1,4 @@
-"""What is learnt about a column of text: categories, ordered or not, or numbers, dates and truth
+"""What is learned about a column of text: categories, ordered or not, or numbers, dates and truth
 values that are written in a way of their own.
 """
 

@@ -62,7 +62,7 @@ def with_row_labels(
     Args:
         targets: rows sorted by bag.
         labels: the class of each row of the table.
-        alone: labelled rows without a bag, which become bags of one, "row 7" for instance.
+        alone: labeled rows without a bag, which become bags of one, "row 7" for instance.
         weights: (N,) how many identical rows each stands for; None for one.
     """
     names = np.array([f"row {row + 1}" for row in alone.tolist()], dtype=object)

@@ -171,7 +171,7 @@ def match_rows(
 ) -> MatchedRows:
     """Read the rows once, to learn what the columns mean and which bag of the labels each is in.
 
-    With `columns`, these are used and nothing is learnt about the columns. With `row_labels`, that
+    With `columns`, these are used and nothing is learned about the columns. With `row_labels`, that
     column has labels of some rows; those without a bag become bags of one. With `weights`, that
     column says how many identical rows each row stands for. With several tables of labels, a row
     may be in no bag of some groupings.
@@ -245,7 +245,7 @@ def _totals(bag_of_row: IntArray, n_bags: int, copies: IntArray | None) -> IntAr
 
 
 def without_absent_classes(rows: MatchedRows, source: str) -> MatchedRows:
-    """The same without classes that no row has: nothing can be learnt about them."""
+    """The same without classes that no row has: nothing can be learned about them."""
     targets = rows.targets
     from bagwise.likelihood.linear_fit import occurring  # compiled; only fits need it
 

@@ -1,6 +1,6 @@
 """How numbers and dates may be written besides the plain way: 1,234.5, 1.234,5, 12%, 31/12/2020.
 
-A column is written in one way. Which one is learnt from all its values, kept with the model, and
+A column is written in one way. Which one is learned from all its values, kept with the model, and
 the same for new rows.
 """
 

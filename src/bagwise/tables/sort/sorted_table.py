@@ -1,4 +1,4 @@
-"""Tables larger than memory: read batch by batch, sorted by bag into a file, learnt from there."""
+"""Tables larger than memory: read batch by batch, sorted by bag into a file, learned from there."""
 
 from __future__ import annotations
 

@@ -26,12 +26,12 @@ BINS = 15
 
 @dataclass(frozen=True, repr=False)
 class Scores:
-    """What labelled rows say about a model.
+    """What labeled rows say about a model.
 
     Attributes:
         classes: class labels.
         n: rows that have a label.
-        unlabelled: rows that have none; they are left out.
+        unlabeled: rows that have none; they are left out.
         accuracy: share of rows whose most probable class is the true one.
         log_loss: mean -log of the probability of the true class.
         most_frequent: accuracy of always saying the class that most of these rows have.
@@ -49,7 +49,7 @@ class Scores:
 
     classes: list[str]
     n: int
-    unlabelled: int
+    unlabeled: int
     accuracy: float
     log_loss: float
     most_frequent: float
@@ -93,7 +93,7 @@ def evaluate_table(
     key = model.bag_columns(source.schema.names)
     surprises = Surprises()
     known = pa.array(model.classes, pa.string())
-    truth, predictions, labelled = [], [], []
+    truth, predictions, labeled = [], [], []
     row = 0
     with RowProgress("predicting", source.rows, progress) as bar:
         for batch in source.batches(list(dict.fromkeys([target, *key, *model.columns.names]))):
@@ -106,18 +106,18 @@ def evaluate_table(
                     f"which is no class of the model; it knows {', '.join(model.classes)}."
                 )
             there = classes.is_valid()
-            labelled.append(there.to_numpy(zero_copy_only=False))
+            labeled.append(there.to_numpy(zero_copy_only=False))
             inputs = model.columns.encode(batch, row, surprises)
             truth.append(classes.filter(there).to_numpy())
             bags = bag_ids(batch, key).filter(there) if key else None
-            predictions.append(model.predict(inputs[labelled[-1]], bags))
+            predictions.append(model.predict(inputs[labeled[-1]], bags))
             row += batch.num_rows
             bar.advance(batch.num_rows)
     if not row:
         raise InputError(f"{source.name} has no rows.")
     y, log_probs = np.concatenate(truth), np.concatenate(predictions)
     if copies is not None:
-        there = np.concatenate(labelled)
+        there = np.concatenate(labeled)
         y, log_probs = (np.repeat(x, copies[there], axis=0) for x in (y, log_probs))
         row = int(copies.sum())
     if not len(y):
@@ -131,7 +131,7 @@ def evaluate_table(
     return Scores(
         classes=model.classes,
         n=len(y),
-        unlabelled=row - len(y),
+        unlabeled=row - len(y),
         accuracy=float((y == guess).mean()),
         log_loss=float(-log_probs[np.arange(len(y)), y].mean()),
         most_frequent=float(shares.max()),

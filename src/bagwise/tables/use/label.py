@@ -29,7 +29,7 @@ from bagwise.tables.use.prediction_file import (
     writer_of,
 )
 
-_CHUNK = 200_000  # instances of bags that are labelled at a time
+_CHUNK = 200_000  # instances of bags that are labeled at a time
 
 
 def label_table(
@@ -82,7 +82,7 @@ def label_table(
             log_probs[own[there]] = model.log_probs(inputs)
             row += batch.num_rows
             bar.advance(batch.num_rows)
-    with RowProgress("labelling", len(log_probs), progress) as bar:
+    with RowProgress("labeling", len(log_probs), progress) as bar:
         posterior, best = _labels(model, log_probs, rows_found, bar)
     row = 0
     added = [MOST_PROBABLE, *added_columns(model.classes, is_weighted)]

@@ -112,7 +112,7 @@ class _Coordinates:
         return np.append(by_phi, self.step * by_log_tau)
 
 
-def minimise(
+def solve(
     problem: Problem,
     theta: FloatArray,
     tau: float,
