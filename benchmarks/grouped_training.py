@@ -163,7 +163,7 @@ def picture(rows: list[dict[str, str]], path: Path) -> None:
         axis.set(title=f"{dataset}, {model}", xlabel="groupings", xticks=(1, 2, 4))
         axis.spines[["top", "right"]].set_visible(False)
     axes[0][0].set_ylabel("test accuracy, %")
-    axes[0][-1].legend(frameon=False, fontsize=8)
+    axes[0][len(panels) // 2].legend(frameon=False, fontsize=8, loc="lower right")
     figure.tight_layout()
     figure.savefig(path, dpi=150)
     plt.close(figure)
