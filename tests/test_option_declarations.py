@@ -32,7 +32,7 @@ ON_THE_COMMAND_LINE = {
 def test_the_classifier_has_the_declared_parameters() -> None:
     parameters = inspect.signature(LLPClassifier).parameters
     own = {"method", "model", "engine", "validation_fraction", "standardize", "device"}
-    own |= {"random_state", "verbose", "method_options"}
+    own |= {"random_state", "verbose", "joint", "method_options"}
     assert [name for name in parameters if name not in own] == list(STEP_BY_STEP)
     assert all(parameters[name].default is None for name in STEP_BY_STEP)
     assert "clip" not in STEP_BY_STEP
