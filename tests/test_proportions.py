@@ -165,7 +165,7 @@ def test_one_may_be_either_in_bags_of_one() -> None:
         ({"a": 2, "b": 5}, "bag 'b' of 4 rows has 5, which is neither"),
         ({"a": 2.5, "b": 0.5}, "bag 'a' of 4 rows has 2.5, which"),
         ({"a": 0.5, "b": -0.1}, "bag 'b' of 4 rows has -0.1, which"),
-        ({"a": 0.5, "b": np.nan}, "bag 'b' has no number for a class"),
+        ({"a": 0.5, "b": np.nan}, "bag 'b' has no number for class"),
         ({"a": 30.0, "b": 45.5}, "bag 'a' of 4 rows has 30, which"),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -127,3 +129,11 @@ def is_lack_of_memory(error: Exception) -> bool:
         return error.errno == errno.ENOMEM
     words = ("allocate memory", "not enough memory", "out of memory")
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+
+
+def warn_user(message: str | Warning) -> None:
+    """Warn of something that the user gave, and name their line, not one of Bagwise."""
+    level = 2
+    while sys._getframe(level - 1).f_globals["__name__"].startswith("bagwise."):
+        level += 1
+    warnings.warn(message, stacklevel=level)

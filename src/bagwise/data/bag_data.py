@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from bagwise.bags import Bags, Groupings, IntArray
 from bagwise.bags.row_labels import refuse_wrong_labels
 from bagwise.data import inputs as reading
 from bagwise.data.inputs import Inputs
-from bagwise.errors import InputError, InputTypeError
+from bagwise.errors import InputError, InputTypeError, warn_user
 from bagwise.storage.stored_rows import StoredRows
 
 
@@ -136,11 +135,9 @@ class BagData:
             bags = self.bags
             refuse_wrong_labels(found, bags.offsets, bags.least, bags.most, bags.copies)
         except InputError as contradiction:
-            warnings.warn(
+            warn_user(
                 f"labels and counts contradict each other: {contradiction} Bags are learned from "
-                "counts, and accuracies are measured by labels; are both sorted by bag?",
-                UserWarning,
-                stacklevel=4,  # whoever made it
+                "counts, and accuracies are measured by labels; are both sorted by bag?"
             )
 
     def __len__(self) -> int:

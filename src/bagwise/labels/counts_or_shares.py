@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray, Laplace, bags_of_other_rows, rounding_slack
 from bagwise.bags.arrays import first, totals_of
-from bagwise.errors import BagwiseWarning, InputError, Option, Place, naming
+from bagwise.errors import BagwiseWarning, InputError, Option, Place, naming, warn_user
 from bagwise.labels.label_spec import LabelSpec
 
 UNKNOWN_TOTAL = 1000.0  # rows that shares are taken to be of, where nothing says how many
@@ -142,7 +141,7 @@ def to_bags(
     with naming(**names):
         bags, rounding, doubt = _to_bags(sizes, numbers, spec, weights)
     if doubt is not None:
-        warnings.warn(doubt.with_names(**names), stacklevel=5)  # whoever called `fit`
+        warn_user(doubt.with_names(**names))
     return bags, rounding
 
 

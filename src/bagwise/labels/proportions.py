@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from bagwise.bags import FloatArray, IntArray, bags_of_other_rows
 from bagwise.bags.arrays import without_torch
-from bagwise.errors import BagwiseWarning, InputError, naming
+from bagwise.errors import BagwiseWarning, InputError, naming, warn_user
 from bagwise.labels.counts_or_shares import if_they_are_counts, with_rest
 from bagwise.labels.label_spec import LabelSpec
 
@@ -294,7 +293,7 @@ def _of_second_class(
     counts = if_they_are_counts(values, sizes) if spec.kind == "proportions" else []
     if counts and (values > 1).any() and len(bags_of_other_rows(values[:, None] / 100, sizes)):
         what = "the numbers of one class are taken for percentages, but are none of the bags' rows."
-        warnings.warn(BagwiseWarning(what, *counts), stacklevel=6)  # whoever called `fit`
+        warn_user(BagwiseWarning(what, *counts))
     return names, numbers
 
 

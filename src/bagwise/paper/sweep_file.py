@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import tomllib
-import warnings
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from bagwise.checks import anything, list_of, record, whole, wrong
-from bagwise.errors import InputError
+from bagwise.errors import InputError, warn_user
 from bagwise.methods import METHODS, takes
 from bagwise.paper.settings import RunSettings
 
@@ -264,11 +263,9 @@ def _refuse_idle(override: dict[str, Any], methods: set[str]) -> None:
     One that is for no run is noted: lists may be shortened for a while.
     """
     if not methods:
-        warnings.warn(
+        warn_user(
             f"[[override]] {_conditions(override)} is for no run of this sweep; its conditions are "
-            "values of the lists above, numbers without quotation marks.",
-            UserWarning,
-            stacklevel=4,
+            "values of the lists above, numbers without quotation marks."
         )
         return
     wanted = [*override.get("method_options", {}), *(["engine"] if "engine" in override else [])]

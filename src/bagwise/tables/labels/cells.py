@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bagwise.bags import FloatArray
-from bagwise.errors import InputError, Option
+from bagwise.errors import InputError, Option, warn_user
 from bagwise.labels.label_spec import LabelSpec
 from bagwise.tables.read.notation import GROUPED, Dots, numbers_written, rewritten
 from bagwise.tables.read.type_inference import inferred
@@ -263,11 +262,7 @@ def _refuse_odd_ranges(
             f"the column {columns[c]!r} of {name} has {low[row, c]:g}-{high[row, c]:g} in row "
             f"{row + 1}; the lower bound comes first."
         )
-    warnings.warn(
-        f"cells of {name} such as {example!r} are read as ranges of counts.",
-        UserWarning,
-        stacklevel=5,
-    )
+    warn_user(f"cells of {name} such as {example!r} are read as ranges of counts.")
 
 
 def bound_columns(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from bagwise.bags import FloatArray
-from bagwise.errors import BagwiseWarning, InputError, Option
+from bagwise.errors import BagwiseWarning, InputError, Option, warn_user
 from bagwise.labels.counts_or_shares import shares_unit
 from bagwise.labels.label_spec import LabelSpec
 
@@ -64,14 +63,13 @@ def without_total(
     place = _total(names, numbers, spec)
     if place is None:
         return names
-    warnings.warn(
+    warn_user(
         BagwiseWarning(
             f"the {what} {names[place]!r} of {file} is taken for a total of the others. If it is a "
             "class, name all classes with ",
             Option("classes"),
             ".",
-        ),
-        stacklevel=5,
+        )
     )
     return names[:place] + names[place + 1 :]
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import Any
 
 import numpy as np
 
 from bagwise.bags import FloatArray, IntArray, bags_of_other_rows
-from bagwise.errors import BagwiseWarning, InputError, Option, naming
+from bagwise.errors import BagwiseWarning, InputError, Option, naming, warn_user
 from bagwise.labels.counts_or_shares import if_they_are_counts, with_rest
 from bagwise.tables.labels.label_file import LabelTable
 
@@ -67,4 +66,4 @@ def _doubt_shares(labels: LabelTable, c: int, shares: FloatArray, sizes: IntArra
         ]
     else:
         return
-    warnings.warn(BagwiseWarning(*doubt), stacklevel=5)
+    warn_user(BagwiseWarning(*doubt))

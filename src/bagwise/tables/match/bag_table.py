@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Groupings, IntArray
-from bagwise.errors import InputError, Option
+from bagwise.errors import InputError, Option, warn_user
 from bagwise.labels.label_spec import LabelsAre, LabelSpec
 from bagwise.labels.targets import BagTargets, sorted_by_bag
 from bagwise.progress import RowProgress
@@ -365,11 +365,9 @@ def match_names(
             ".",
         )
     if nameless:
-        warnings.warn(
+        warn_user(
             f"{counted(nameless, 'row', 'rows')} of {data_name} "
-            f"{'has no bag and is' if nameless == 1 else 'have no bag and are'} left out.",
-            UserWarning,
-            stacklevel=4,
+            f"{'has no bag and is' if nameless == 1 else 'have no bag and are'} left out."
         )
     return index, without_labels + without_rows
 

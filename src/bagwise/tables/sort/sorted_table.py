@@ -14,7 +14,7 @@ from rich.console import Console
 
 import bagwise
 from bagwise.bags import Bags, IntArray
-from bagwise.errors import BagwiseWarning, InputError, Option
+from bagwise.errors import BagwiseWarning, InputError, Option, warn_user
 from bagwise.labels.counts_or_shares import to_bags
 from bagwise.labels.targets import BagTargets
 from bagwise.limits import LIMITS, Limits
@@ -188,7 +188,7 @@ def _read(source: StreamedSource, asked: Asked, store: Store, progress: bool) ->
     found = store.once(READING, identity, read)
     for note in found["notes"]:
         parts = (part if isinstance(part, str) else Option(**part) for part in note)
-        warnings.warn(BagwiseWarning(*parts), stacklevel=4)
+        warn_user(BagwiseWarning(*parts))
     codes = np.memmap(path, np.int32, "r", shape=(found["rows"],))
     return Reading(np.asarray(codes), found["names"], Columns.from_json(found["columns"]), identity)
 

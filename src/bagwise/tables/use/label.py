@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from bagwise.bags import Bags, FloatArray, Groupings, IntArray
+from bagwise.errors import warn_user
 from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import bag_posterior, most_probable_labeling
 from bagwise.progress import RowProgress
@@ -149,11 +148,9 @@ def _labels_of_groupings(
         messages = found.messages
         found = bag_posterior(log_probs, groupings, messages=messages, damping=0.6)
     if not found.converged:
-        warnings.warn(
+        warn_user(
             "what the groupings say of single rows did not settle: the probabilities given all "
-            "counts are approximate.",
-            UserWarning,
-            stacklevel=5,
+            "counts are approximate."
         )
     posterior = found.weights
     best = np.eye(groupings.n_classes, dtype=np.int64)[posterior.argmax(axis=1)]
