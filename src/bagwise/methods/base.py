@@ -18,7 +18,7 @@ from bagwise.checks import Check, Rule, any_number, flag, text
 from bagwise.data import BagData
 from bagwise.data.inputs import full
 from bagwise.errors import BagwiseError, InputError, InputTypeError
-from bagwise.methods.messages import BatchMessages
+from bagwise.methods.kept_messages import BatchMessages
 from bagwise.registry import Registry
 
 

@@ -8,7 +8,7 @@ import torch
 
 from bagwise.data import BagData
 from bagwise.methods import Batch
-from bagwise.methods.messages import Messages
+from bagwise.methods.kept_messages import Messages
 from bagwise.training.bag_parts import Parts
 
 
