@@ -35,13 +35,12 @@ if TYPE_CHECKING:
         view_loss,
     )
     from bagwise.posterior import (
-        Disclosure,
         JointPosterior,
         Posterior,
         bag_posterior,
-        disclosure,
         most_probable_labeling,
     )
+    from bagwise.posterior.disclosed_labels import Disclosure, disclosure
     from bagwise.table_model import TableModel, fit, load
     from bagwise.tables import read_bags
     from bagwise.training import train
@@ -122,14 +121,8 @@ _ROOMS = {
         "rc_loss",
         "view_loss",
     ),
-    "posterior": (
-        "Disclosure",
-        "JointPosterior",
-        "Posterior",
-        "bag_posterior",
-        "disclosure",
-        "most_probable_labeling",
-    ),
+    "posterior": ("JointPosterior", "Posterior", "bag_posterior", "most_probable_labeling"),
+    "posterior.disclosed_labels": ("Disclosure", "disclosure"),
     "table_model": ("TableModel", "fit", "load"),
     "tables": ("read_bags",),
     "training": ("train",),

@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from scipy.special import log_ndtr
-
 from bagwise.bags.noise import DiscreteLaplace, Gaussian, Laplace
 from bagwise.checks import check_all, number, one_of, whole
 from bagwise.errors import InputError, Option
@@ -110,5 +108,7 @@ def _gaussian_width(epsilon: float, delta: float) -> float:
 
 def _gaussian_delta(epsilon: float, width: float) -> float:
     """The smallest delta with that noise in a number that one person changes by 1."""
+    from scipy.special import log_ndtr  # takes long to import, and is seldom needed
+
     a, b = 0.5 / width, epsilon * width
     return math.exp(log_ndtr(a - b)) - math.exp(epsilon + log_ndtr(-a - b))

@@ -18,7 +18,6 @@ from bagwise.posterior._engine import bridge
 from bagwise.posterior._result import Posterior, Values
 from bagwise.posterior.auto import auto_posterior
 from bagwise.posterior.bethe import bethe_posterior
-from bagwise.posterior.disclosed_labels import Disclosure, disclosure
 from bagwise.posterior.exact import exact_posterior, lattice_states
 from bagwise.posterior.joint import JointPosterior, posterior_of_groupings
 from bagwise.posterior.labeling import most_probable_labeling
@@ -28,14 +27,12 @@ from bagwise.registry import Registry
 
 __all__ = [
     "ENGINES",
-    "Disclosure",
     "JointPosterior",
     "Posterior",
     "auto_posterior",
     "bag_posterior",
     "bethe_posterior",
     "check_engine",
-    "disclosure",
     "exact_posterior",
     "lattice_states",
     "log_likelihoods",

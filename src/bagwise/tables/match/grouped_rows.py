@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -97,23 +98,23 @@ def held_out_together(groupings: Groupings) -> IntArray:
     array([0, 1, 1, 0, 1])
     """
     begins = np.cumsum([0, *(len(g.bags) for g in groupings)])
-    number, large = np.arange(begins[-1]), are_large(groupings)
-    for i, inner in enumerate(groupings):
-        for j, outer in enumerate(groupings):
-            if i == j:
-                continue
-            first = inner.rows[inner.bags.offsets[:-1]]
-            around = outer.bag_of_row[first]
-            if (outer.bag_of_row[inner.rows] != around[inner.bags.bag_of_row]).any():
-                continue
+    B, large = int(begins[-1]), are_large(groupings)
+    ones, others = [], []
+    for (i, inner), (j, outer) in permutations(enumerate(groupings), 2):
+        around = outer.bag_of_row[inner.rows[inner.bags.offsets[:-1]]]
+        if (outer.bag_of_row[inner.rows] == around[inner.bags.bag_of_row]).all():
             inside = np.flatnonzero((around >= 0) & ~large[begins[j] + around])
-            for own, other in zip(
-                (begins[i] + inside).tolist(), (begins[j] + around[inside]).tolist(), strict=True
-            ):
-                a, b = number[own], number[other]
-                if a != b:
-                    number[number == max(a, b)] = min(a, b)
-    return np.unique(number, return_inverse=True)[1]
+            ones.append(begins[i] + inside)
+            others.append(begins[j] + around[inside])
+    if not ones:
+        return np.arange(B)
+    from scipy.sparse import coo_array  # takes long to import, and is seldom needed
+    from scipy.sparse.csgraph import connected_components
+
+    edges = np.concatenate(ones), np.concatenate(others)
+    together = coo_array((np.ones(len(edges[0])), edges), shape=(B, B))
+    number: IntArray = connected_components(together, directed=False)[1].astype(np.int64)
+    return number
 
 
 def are_large(groupings: Groupings) -> npt.NDArray[np.bool_]:
