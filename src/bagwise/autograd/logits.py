@@ -81,7 +81,7 @@ def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
         )
 
 
-def check_stored(stored_log_probs: object, bags: Bags) -> None:
+def check_stored(stored_log_probs: object, bags: Bags | Groupings) -> None:
     """Refuse what cannot be stored log-probabilities of the instances of these bags."""
     if not isinstance(stored_log_probs, torch.Tensor):
         kind = type(stored_log_probs).__name__

@@ -29,17 +29,18 @@ from bagwise.autograd.operator import is_traced
 from bagwise.bags import Bags, FloatArray, Groupings, check_bags
 from bagwise.errors import InputError
 from bagwise.losses.instance_losses import Reduction, reduced, weighted_cross_entropy
-from bagwise.posterior import bag_posterior
+from bagwise.posterior import JointPosterior, bag_posterior
 from bagwise.posterior.exact import MAX_STATES
 
 
 def rc_loss(
     logits: torch.Tensor,
-    bags: Bags,
+    bags: Bags | Groupings,
     stored_log_probs: torch.Tensor,
     engine: str = "auto",
     *,
     reduction: Reduction = "mean",
+    messages: FloatArray | None = None,
     **options: Any,
 ) -> torch.Tensor:
     """RC: cross-entropy against the label posterior under the stored probabilities.
@@ -47,27 +48,36 @@ def rc_loss(
         w[k, c] = P(Y_k = c | S, X) under stored_log_probs
         loss    = -1/N sum_k sum_c w[k, c] log softmax(logits)[k, c]
 
-    With engine="multinomial" it is RC_Approx.
+    With engine="multinomial" it is RC_Approx. With several groupings of the rows, w is the joint
+    posterior given all their counts; rows that are in no bag do not count.
 
     Args:
         logits: (N, C) of the model at hand.
-        bags: sizes and counts of the bags of these N instances.
+        bags: sizes and counts of the bags of these N instances, or several `Groupings` of them.
         stored_log_probs: (N, C) what the model said when it last saw these instances; before that,
             the logarithms of their bag's proportions. No gradient flows into it.
         engine: how the posterior is computed, see `bagwise.bag_posterior`.
         reduction: "mean" per instance, "sum", or "none", a value for each bag.
-        **options: the engine's own.
+        messages: between groupings, see `cc_loss`.
+        **options: the engine's own, and those of groupings.
 
     >>> bags = Bags([2], [[1, 1]])
     >>> stored = torch.tensor([[.5, .5], [.5, .5]]).log()
     >>> rc_loss(torch.zeros(2, 2), bags, stored)
     tensor(0.6931)
     """
-    check_bags(bags, "rc_loss")
     check_logits(logits, bags)
     check_stored(stored_log_probs, bags)
-    weights = bag_posterior(stored_log_probs.detach(), bags, engine, **options).weights
-    return cross_entropy_of_bags(weights, logits, bags, reduction)
+    stored = stored_log_probs.detach()
+    if not isinstance(bags, Groupings):
+        weights = bag_posterior(stored, bags, engine, **options).weights
+        return cross_entropy_of_bags(weights, logits, bags, reduction)
+    _refuse_none(reduction)
+    found = bag_posterior(stored, bags, engine, messages=messages, **options)
+    _keep(found, messages)
+    counted = torch.from_numpy(bags.copies * (bags.degrees > 0)).to(found.weights)
+    total = weighted_cross_entropy(logits, counted[:, None] * found.weights, reduction="sum")
+    return total if reduction == "sum" else total / bags.copies.sum()
 
 
 def cc_loss(
@@ -122,17 +132,26 @@ def _of_groupings(
     messages: FloatArray | None,
     options: dict[str, Any],
 ) -> torch.Tensor:
-    if reduction == "none":
-        raise InputError('reduction is "none"; with groupings, choose "mean" or "sum".')
+    _refuse_none(reduction)
     if log_p.isnan().any():
         return log_p.sum()
     found = bag_posterior(log_p, groupings, engine, messages=messages, **options)
+    _keep(found, messages)
     n = int(groupings.copies.sum())
     if found.messages is None:
         n = sum(grouping.bags.total for grouping in groupings)
-    elif messages is not None:
-        messages[...] = found.messages
     return reduced(-found.log_likelihood, reduction, n)
+
+
+def _refuse_none(reduction: Reduction) -> None:
+    if reduction == "none":
+        raise InputError('reduction is "none"; with groupings, choose "mean" or "sum".')
+
+
+def _keep(found: JointPosterior[torch.Tensor], messages: FloatArray | None) -> None:
+    """Leave messages where the next call finds them."""
+    if found.messages is not None and messages is not None:
+        messages[...] = found.messages
 
 
 def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean") -> torch.Tensor:
