@@ -95,7 +95,9 @@ ENTRIES = {
         "immigsent",
         "region",
         "female uempla agea:35,60",
-        exclude="name essround edition idno cntry brncntr stintrvw endintrvw imbgeco imueclt imwbcnt",
+        exclude=(
+            "name essround edition idno cntry brncntr stintrvw endintrvw imbgeco imueclt imwbcnt"
+        ),
         cuts=(15,),
     ),
     "happiness": Entry(
