@@ -137,25 +137,30 @@ def supervised_coefficients(
     """Coefficients (d, C) with true labels, and their standard errors.
 
     Of two classes (d, 1), of the second against the first; of more, of each against their mean.
-    A ridge of 0.01 settles what the encoding leaves open.
+    Columns of a category add up to 1, so their mean effect is open. A ridge of 0.01 makes it 0, and
+    errors are of what is not open.
     """
-    fitted = LogisticRegression(C=100, max_iter=2000).fit(X, y)
-    weights = fitted.coef_.T
-    design = np.column_stack([X, np.ones(len(X))])
-    d, C = design.shape[1], n_classes
+    fitted = LogisticRegression(C=100, max_iter=2000, solver="newton-cg", tol=1e-8).fit(X, y)
     p = fitted.predict_proba(X)
-    if C == 2:
-        information = (design * (p[:, :1] * p[:, 1:])).T @ design + 0.01 * np.eye(d)
-        return weights, np.sqrt(np.diag(np.linalg.inv(information)))[:-1, None]
-    weights = weights - weights.mean(axis=1, keepdims=True)
-    information = np.zeros((C * d, C * d))
-    for a in range(C):
-        for b in range(C):
-            curvature = p[:, a] * ((a == b) - p[:, b])
-            block = (design * curvature[:, None]).T @ design
-            information[a * d : (a + 1) * d, b * d : (b + 1) * d] = block
-    inverse = np.linalg.inv(information + 0.01 * np.eye(C * d))
-    return weights, np.sqrt(np.diag(inverse)).reshape(C, d).T[:-1]
+    weights = fitted.coef_.T
+    if n_classes == 2:
+        p = p[:, 1:]
+    else:
+        weights = weights - weights.mean(axis=1, keepdims=True)
+    d, C = X.shape[1], p.shape[1]
+    design = np.column_stack([X, np.ones(len(X))])
+    blocks = [
+        [(design * (p[:, a] * ((a == b) - p[:, b]))[:, None]).T @ design for b in range(C)]
+        for a in range(C)
+    ]
+    information = np.block(blocks)
+    is_intercept = np.arange(C * (d + 1)) % (d + 1) == d
+    ours, theirs = information[~is_intercept], information[is_intercept]
+    cross = ours[:, is_intercept]
+    left = ours[:, ~is_intercept] - cross @ np.linalg.pinv(theirs[:, is_intercept]) @ cross.T
+    values, vectors = np.linalg.eigh(left)
+    inverse = np.where(values > 1e-9 * values.max(), 1 / (np.maximum(values, 0) + 0.01), 0)
+    return weights, np.sqrt((vectors**2) @ inverse).reshape(C, d).T
 
 
 class Supervised:
@@ -206,6 +211,18 @@ def effect_coverage(model: Any, true: np.ndarray, errors: np.ndarray) -> dict[st
     }
 
 
+def _group(value: object) -> str:
+    """A value that makes a group, the same whether it is a number or written as one.
+
+    >>> _group(1.0), _group("1"), _group("yes")
+    ('1', '1', 'yes')
+    """
+    try:
+        return f"{float(value):g}"  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return str(value)
+
+
 def group_shares(model: Any, split: Split, by: Sequence[str]) -> list[dict[str, Any]]:
     """Estimated and true shares of the groups of test rows; of two classes, of the second."""
     found: list[dict[str, Any]] = []
@@ -214,10 +231,10 @@ def group_shares(model: Any, split: Split, by: Sequence[str]) -> list[dict[str, 
         rows = split.test[groups.notna()]
         labels = split.y_test[groups.notna()]
         answer = model.estimate(rows, by=column)
-        true = pd.crosstab(rows[column].map(str), labels)
+        true = pd.crosstab(rows[column].map(_group), labels)
         for record in answer.to_dict("records"):
-            group, label = str(record[column]), record["class"]
-            if group not in true.index or (len(model.classes) == 2 and label == model.classes[0]):
+            group, label = _group(record[column]), record["class"]
+            if len(model.classes) == 2 and label == model.classes[0]:
                 continue
             n = int(true.loc[group].sum())
             if n >= LEAST_ROWS and "low" in record:
