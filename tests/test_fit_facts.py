@@ -219,7 +219,7 @@ def test_coefficients_against_bags_are_part_of_the_verdict(facts: FitFacts) -> N
     data = replace(facts.data, n_bags=10, n_features=22, bags_left_out=0, labeled_rows=0)
     many = replace(facts, data=data)
     assert many.is_undetermined
-    assert "23 coefficients from 10 bags: the bags do not determine" in fit_words.verdict(many)
+    assert "It has 23 coefficients from 10 bags, which do not determine" in fit_words.verdict(many)
     assert "coefficients" not in "".join(fit_words.limitations(many).values())  # not said twice
     assert fit_words.coefficients_note(many) == (
         "23 coefficients from 10 bags: probabilities of single rows rest partly on the prior."

@@ -324,7 +324,7 @@ class TableModel(Pictures):
         """Say that probabilities rest on more than the bags, where they do."""
         with suppress(InputError):  # a damaged fit.json is no reason not to predict
             if note := fit_words.coefficients_note(self.facts):
-                warnings.warn(note, UserWarning, stacklevel=4)
+                warnings.warn(note, UserWarning, stacklevel=5)
 
     def _like(self, rows: Table, all_rows: bool = True) -> FrameMaker:
         found = FrameMaker.like(rows)

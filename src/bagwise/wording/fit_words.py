@@ -71,8 +71,8 @@ def _coefficients(facts: FitFacts) -> str:
     if not facts.is_undetermined:
         return ""
     return (
-        f"{_coefficients_from_bags(facts)}: the bags do not determine them all. Probabilities of "
-        "single rows rest partly on the prior, and intervals may be too narrow."
+        f"It has {_coefficients_from_bags(facts)}, which do not determine them all: probabilities "
+        "of single rows rest partly on the prior, and intervals may be too narrow."
     )
 
 
