@@ -31,5 +31,5 @@ def student_t(degrees: float, level: float = 0.95) -> float:
 def _area(end: float, degrees: float) -> float:
     """The integral of cos(a)^(degrees - 1) from 0 to end."""
     step = end / _STEPS
-    values = [math.cos(k * step) ** (degrees - 1) for k in range(_STEPS + 1)]
+    values = [math.pow(math.cos(k * step), degrees - 1) for k in range(_STEPS + 1)]
     return step / 3 * (values[0] + values[-1] + 4 * sum(values[1::2]) + 2 * sum(values[2:-1:2]))
