@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import stdtrit
 
 from bagwise import Bags
 from bagwise.errors import InputError
@@ -19,6 +20,7 @@ from bagwise.tables.encode.columns import LeftOut
 from bagwise.tables.model.fit_facts import Coverage, FitFacts, Tried
 from bagwise.tables.model.fit_file import from_json, label_codes, to_json
 from bagwise.tables.model.fitted_table import FittedTable
+from bagwise.tables.model.student_t import student_t
 from bagwise.wording import fit_words, table_words
 
 HERE = Path(__file__).parent
@@ -165,23 +167,69 @@ def test_the_verdict_is_a_code_and_an_analysts_sentence(facts: FitFacts) -> None
     assert (good.verdict, good.is_doubtful) == ("learned", False)
     assert fit_words.verdict(good) == (
         "On bags it has not seen, predicted shares are off by 2.9 points on average; guessing the "
-        "overall shares is off by 18. The model beats the overall shares: log-likelihood per row "
-        "-0.1000 instead of -0.5000, a difference of +0.4000 (standard error 0.1000)."
+        "overall shares is off by 18. The model beats the overall shares: it makes the counts of "
+        "these bags more likely, by more than chance explains."
     )
+    assert fit_words.doubt(good) == ""
+    assert "-0.1000; the overall shares: -0.5000" in fit_words.likelihood(good)
     assert fit_words.calibration(good) == (
         "Calibration: 96% of the held-out counts lie in their 95% intervals, 52% in the 50% ones."
     )
     chance = replace(good, held_out=replace(held_out, log_likelihood=-0.45))
     assert (chance.verdict, chance.is_doubtful) == ("chance", True)
-    assert "may beat the overall shares only by chance" in fit_words.verdict(chance)
+    for words in (fit_words.verdict(chance), fit_words.doubt(chance)):
+        assert "may beat the overall shares only by chance" in words
     nothing = replace(good, held_out=replace(held_out, log_likelihood=-0.6))
     assert nothing.verdict == "nothing"
-    assert "does not beat the overall shares" in fit_words.verdict(nothing)
+    for words in (fit_words.verdict(nothing), fit_words.doubt(nothing)):
+        assert "does not beat the overall shares" in words
+    assert "Even so, the model does not beat" in fit_words.verdict(nothing)
     sure = replace(good, held_out=replace(held_out, coverage=[Coverage(0.95, 0.6)]))
     assert sure.is_overconfident
-    assert "too sure of itself: only 60%" in fit_words.verdict(sure)
+    for words in (fit_words.verdict(sure), fit_words.doubt(sure)):
+        assert "too sure of itself: only 60%" in words
     unknown = replace(good, held_out=replace(held_out, error=[None, None]))
     assert fit_words.verdict(unknown).startswith("The model beats")
+
+
+@pytest.mark.parametrize("degrees", [1, 1.5, 2, 9, 29.5, 1000, 1e6])
+def test_quantiles_of_students_t_are_those_of_scipy(degrees: float) -> None:
+    for level in (0.5, 0.95, 0.99):
+        expected = stdtrit(degrees, (1 + level) / 2)
+        assert student_t(degrees, level) == pytest.approx(expected, rel=1e-5)
+    assert student_t(0.9) == np.inf
+
+
+def test_few_bags_need_a_larger_gain(facts: FitFacts) -> None:
+    """Of 3 bags, 4.3 standard errors, not 2; bags that share rows are fewer."""
+    held_out = replace(facts.held_out, log_likelihood=-0.1, baseline=-0.5, gain_error=0.1)
+    for n_bags, degrees, found in (
+        (3, None, "chance"),  # 4 standard errors, and 4.3 are needed
+        (4, None, "learned"),  # 3.2
+        (8, 2.0, "chance"),
+        (2, 0.0, "chance"),
+    ):
+        some = replace(facts, held_out=replace(held_out, n_bags=n_bags, degrees=degrees))
+        assert some.verdict == found
+    low, high = replace(held_out, n_bags=3, degrees=None).gain_interval
+    assert (low, high) == pytest.approx((0.4 - 0.4303, 0.4 + 0.4303), abs=1e-4)
+
+
+def test_coefficients_against_bags_are_part_of_the_verdict(facts: FitFacts) -> None:
+    data = replace(facts.data, n_bags=10, n_features=22, bags_left_out=0, labeled_rows=0)
+    many = replace(facts, data=data)
+    assert many.is_undetermined
+    assert "It has 23 coefficients from 10 bags, which do not determine" in fit_words.verdict(many)
+    assert "coefficients" not in "".join(fit_words.limitations(many).values())  # not said twice
+    assert fit_words.coefficients_note(many) == (
+        "23 coefficients from 10 bags: probabilities of single rows rest partly on the prior."
+    )
+    enough = replace(many, data=replace(data, n_bags=24))
+    assert "determine" not in fit_words.verdict(enough)
+    assert fit_words.coefficients_note(enough) == ""
+    assert "may be too narrow" in fit_words.coefficients_note(enough, of_intervals=True)
+    labeled = replace(many, data=replace(data, labeled_rows=500))
+    assert not labeled.is_undetermined
 
 
 def test_limitations_are_codes_and_one_line(facts: FitFacts) -> None:

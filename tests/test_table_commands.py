@@ -77,7 +77,7 @@ def test_fit_says_what_it_did(made: Path) -> None:
         "patient is left out: almost every row has a different text",
         "clinic is left out: always north",
         "linear model, cc, learning rate 0.03, 15 epochs",
-        "log-likelihood per row",
+        "predicted shares are off by",
         "overall share",
     ):
         assert text in output

@@ -149,7 +149,9 @@ def show_unused_labels(model: FittedTable) -> None:
 
 
 def show_doubts(model: FittedTable, of_coefficients: bool = False) -> None:
-    """What `fit` said of a model, where there was reason to doubt it.
+    """A line each: that the model may be no good, and that it has too many coefficients.
+
+    Predictions note the latter themselves.
 
     Args:
         model: a fitted one.
@@ -159,11 +161,11 @@ def show_doubts(model: FittedTable, of_coefficients: bool = False) -> None:
         facts = model.facts
     except InputError:  # a damaged fit.json is no reason not to predict
         return
-    many = fit_words.limitations(facts).get("many_coefficients")
+    many = fit_words.coefficients_note(facts, of_intervals=True)
     if of_coefficients and many:
-        console.print(f"Limitations: {many}.", highlight=False)
-    if facts.is_doubtful:
-        output.note(f"on the fit: {fit_words.verdict(facts, word_option)}")
+        output.note(many)
+    if doubt := fit_words.doubt(facts):
+        output.note(f"{doubt} `bagwise report` says more.")
 
 
 def show_surprises(surprises: Surprises) -> None:

@@ -26,22 +26,99 @@ BY_CLASS = ("class", "overall share", "mean error", "correlation")  # what `by_c
 
 def verdict(facts: FitFacts, word_option: WordOption = str) -> str:
     """How far the model can be trusted, judged by bags it has not seen."""
-    held_out = facts.held_out
-    overall = "the overall shares"
-    overall += "" if facts.settings.bag_effects is None else " and bag effects"
-    gain = (
-        f"log-likelihood per row {held_out.log_likelihood:.4f} instead of {held_out.baseline:.4f}, "
-        f"a difference of {held_out.gain:+.4f} (standard error {held_out.gain_error:.4f})."
-    )
-    found = {
-        "learned": f"The model beats {overall}: {gain}",
-        "chance": f"The model may beat {overall} only by chance: {gain} Do not rely on it without "
-        "more bags.",
-        "nothing": f"The model does not beat {overall}: {gain} The columns may say little about "
-        "the classes, or the bags may be too few or too similar.",
-    }[facts.verdict]
-    parts = [_errors(facts), found, _overconfidence(facts), _bag_effects(facts, word_option)]
+    parts = [
+        _errors(facts),
+        _found(facts),
+        _coefficients(facts),
+        _overconfidence(facts),
+        _bag_effects(facts, word_option),
+    ]
     return " ".join(filter(None, parts))
+
+
+def _found(facts: FitFacts) -> str:
+    """Whether the model beats the overall shares; where errors of shares say otherwise, why."""
+    overall = _overall(facts)
+    ours, guessed = (_mean(e) for e in (facts.held_out.error, facts.held_out.baseline_error))
+    closer = None if ours is None or guessed is None else ours < guessed
+    bags = counted(facts.held_out.n_bags, "bag", "bags")
+    if facts.verdict == "learned":
+        but = "Even so, the" if closer is False else "The"
+        return (
+            f"{but} model beats {overall}: it makes the counts of these bags more likely, by more "
+            "than chance explains."
+        )
+    if facts.verdict == "chance":
+        return (
+            f"The model may beat {overall} only by chance: with {bags}, the gain in the likelihood "
+            "of the counts is too small to tell. Do not rely on it without more bags."
+        )
+    but = "Even so, the" if closer else "The"
+    return (
+        f"{but} model does not beat {overall}: it makes the counts of these bags no more likely. "
+        "Do not use it. The columns may say little about the classes, or the bags may be too few "
+        "or too similar."
+    )
+
+
+def _overall(facts: FitFacts) -> str:
+    """What a model is compared with."""
+    return "the overall shares" + " with bag effects" * (facts.settings.bag_effects is not None)
+
+
+def _coefficients(facts: FitFacts) -> str:
+    """That bags do not determine the coefficients, and what follows."""
+    if not facts.is_undetermined:
+        return ""
+    return (
+        f"It has {_coefficients_from_bags(facts)}, which do not determine them all: probabilities "
+        "of single rows rest partly on the prior, and intervals may be too narrow."
+    )
+
+
+def _coefficients_from_bags(facts: FitFacts) -> str:
+    coefficients = counted(facts.coefficients or 0, "coefficient", "coefficients")
+    return f"{coefficients} from {counted(facts.data.n_bags, 'bag', 'bags')}"
+
+
+def coefficients_note(facts: FitFacts, of_intervals: bool = False) -> str:
+    """A line for those who use the model: too many coefficients; empty if there are not.
+
+    Args:
+        facts: of the fit.
+        of_intervals: for effects and shares with intervals; otherwise for predictions.
+    """
+    if of_intervals and "many_coefficients" in facts.limitations:
+        return f"{_coefficients_from_bags(facts)}: intervals may be too narrow."
+    if facts.is_undetermined:
+        rest = "probabilities of single rows rest partly on the prior."
+        return f"{_coefficients_from_bags(facts)}: {rest}"
+    return ""
+
+
+def doubt(facts: FitFacts) -> str:
+    """A line for those who use the model: why to doubt it; empty where all is well."""
+    if facts.verdict == "nothing":
+        return f"this model does not beat {_overall(facts)}."
+    if facts.verdict == "chance":
+        return f"this model may beat {_overall(facts)} only by chance."
+    if facts.is_overconfident:
+        return (
+            f"this model is too sure of itself: only {facts.held_out.covered(0.95):.0%} of the "
+            "held-out counts lie in their 95% intervals."
+        )
+    return ""
+
+
+def likelihood(facts: FitFacts) -> str:
+    """The numbers behind the verdict."""
+    held_out = facts.held_out
+    low, high = held_out.gain_interval
+    return (
+        f"Log-likelihood per row of held-out bags: {held_out.log_likelihood:.4f}; "
+        f"{_overall(facts)}: {held_out.baseline:.4f}. The difference is {held_out.gain:+.4f} (95% "
+        f"interval {low:+.4f} to {high:+.4f})."
+    )
 
 
 def paragraphs(facts: FitFacts, word_option: WordOption = str) -> list[str]:
@@ -70,6 +147,7 @@ def summary(facts: FitFacts, columns_left_out: Mapping[str, LeftOut]) -> str:
             ),
             "",
             *paragraphs(facts),
+            likelihood(facts),
         ]
     )
 
@@ -87,11 +165,8 @@ def left_out(facts: FitFacts, columns: Mapping[str, LeftOut]) -> list[str]:
 
 def _errors(facts: FitFacts) -> str:
     """How far predicted shares are off, and those of someone who guesses the overall ones."""
-    own, guessed = (
-        [x for x in errors if x is not None]
-        for errors in (facts.held_out.error, facts.held_out.baseline_error)
-    )
-    if not own or not guessed:
+    own, guessed = (_mean(e) for e in (facts.held_out.error, facts.held_out.baseline_error))
+    if own is None or guessed is None:
         return ""
     off = f"{_points(own)} points"
     if facts.data.inexact_bags:
@@ -102,9 +177,14 @@ def _errors(facts: FitFacts) -> str:
     )
 
 
-def _points(errors: Sequence[float]) -> str:
-    points = 100 * sum(errors) / len(errors)
-    return f"{points:.1f}" if points < 9.95 else f"{points:.0f}"
+def _mean(errors: Sequence[float | None]) -> float | None:
+    """Over the classes of which it is known."""
+    known = [x for x in errors if x is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _points(error: float) -> str:
+    return f"{100 * error:.1f}" if error < 0.0995 else f"{100 * error:.0f}"
 
 
 def _overconfidence(facts: FitFacts) -> str:
@@ -254,8 +334,7 @@ def limitations(facts: FitFacts) -> dict[str, str]:
     found, bags = facts.limitations, counted(facts.data.n_bags, "bag", "bags")
     sentences = {
         "few_bags": f"only {bags}",
-        "many_coefficients": f"{found.get('many_coefficients', 0):,} coefficients for {bags}, so "
-        "effects, shares of groups and their intervals are unreliable",
+        "many_coefficients": f"{_coefficients_from_bags(facts)}, so intervals may be too narrow",
         "large_bags": f"large bags (median {found.get('large_bags', 0):,.0f} rows), whose shares "
         "say little about single rows",
         "rare_classes": f"classes with fewer than ten rows: {_few(found.get('rare_classes', []))}",
@@ -264,7 +343,8 @@ def limitations(facts: FitFacts) -> dict[str, str]:
         "rounding": "proportions were rounded to counts, changing by up to "
         f"{found.get('rounding', 0):.1%}",
     }
-    return {code: sentences[code] for code in found}
+    said = ["many_coefficients"] * facts.is_undetermined  # by the verdict
+    return {code: sentences[code] for code in found if code not in said}
 
 
 def by_class(facts: FitFacts) -> list[list[str]]:

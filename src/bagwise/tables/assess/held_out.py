@@ -106,6 +106,7 @@ def assess(
             for b in shown
         ],
         covered_bags=len(sharp),
+        degrees=max(len(bags) / degree - 1, 0.0),
     )
 
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta
 
+from bagwise.tables.model.student_t import student_t
+
 LARGE = 1e100  # nothing that is measured is larger; NaN is outside, too
 Number = Annotated[float, Meta(ge=-LARGE, le=LARGE)]
 Amount = Annotated[float, Meta(ge=0, le=LARGE)]
@@ -266,6 +268,8 @@ class HeldOutFacts:
         calibration: (C,) bins of bags; empty where `bags` are.
         bags: at most 1000 of them; none where the counts of single bags were left out.
         covered_bags: with exact counts, which `coverage` is about; None for all.
+        degrees: of freedom of `gain_error`: one less than the bags, which count less where they
+            share rows; None in old models.
     """
 
     n_bags: Positive
@@ -280,11 +284,19 @@ class HeldOutFacts:
     calibration: Sequence[Sequence[BinOfBags]]
     bags: Sequence[HeldOutBag]
     covered_bags: Count | None = None
+    degrees: Amount | None = None
 
     @property
     def gain(self) -> float:
         """By how much the log-likelihood per row is above the baseline."""
         return self.log_likelihood - self.baseline
+
+    @property
+    def gain_interval(self) -> tuple[float, float]:
+        """The 95% interval of `gain`, by Student's t."""
+        degrees = self.n_bags - 1 if self.degrees is None else self.degrees
+        reach = math.inf if degrees < 1 else student_t(degrees) * self.gain_error
+        return self.gain - reach, self.gain + reach
 
     def covered(self, level: float) -> float | None:
         """The share of counts in intervals of this level, where it is known."""
@@ -345,10 +357,10 @@ class FitFacts:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the model is better than the overall shares: by more than two standard errors,
-        perhaps by chance, or not at all.
+        """Whether the model is better than the overall shares: clearly (the 95% interval of the
+        gain is above 0), perhaps by chance, or not at all.
         """
-        if self.held_out.gain > 2 * self.held_out.gain_error:
+        if self.held_out.gain_interval[0] > 0:
             return "learned"
         return "chance" if self.held_out.gain > 0 else "nothing"
 
@@ -386,18 +398,26 @@ class FitFacts:
         return "possible" if self.is_overconfident and not self.data.inexact_bags else None
 
     @property
+    def coefficients(self) -> int | None:
+        """How many a linear model by maximum likelihood has; None of other models."""
+        if self.settings.ridge is None:
+            return None
+        return (self.data.n_features + 1) * (len(self.data.classes) - 1)
+
+    @property
+    def is_undetermined(self) -> bool:
+        """Whether there are as many coefficients as bags (or labeled rows), or more."""
+        return (self.coefficients or 0) >= max(self.data.n_bags, self.data.labeled_rows)
+
+    @property
     def limitations(self) -> dict[str, Any]:
         """What keeps one from knowing more, by code, each with its number or names."""
         data = self.data
-        coefficients = (data.n_features + 1) * (len(data.classes) - 1)
+        coefficients = self.coefficients or 0
         shares = zip(data.classes, data.shares, strict=True)
         found = {
             "few_bags": data.n_bags if data.n_bags < FEW_BAGS else 0,
-            "many_coefficients": (
-                coefficients
-                if self.settings.ridge is not None and data.n_bags < 2 * coefficients
-                else 0
-            ),
+            "many_coefficients": (coefficients if data.n_bags < 2 * coefficients else 0),
             "large_bags": data.sizes.median if data.sizes.median > LARGE_BAG else 0,
             "rare_classes": [name for name, s in shares if 0 < s * data.rows_used < FEW_ROWS],
             "bags_left_out": data.bags_left_out,

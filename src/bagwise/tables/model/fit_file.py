@@ -10,7 +10,7 @@ from typing import Any
 from bagwise.checks import wrong
 from bagwise.errors import InputError
 from bagwise.storage.typed_json import typed
-from bagwise.tables.model.fit_facts import FitFacts
+from bagwise.tables.model.fit_facts import LARGE, FitFacts
 
 FORMAT = 2
 OLDEST = 1  # that is still read
@@ -25,7 +25,9 @@ def to_json(facts: FitFacts) -> dict[str, Any]:
         "code": facts.verdict,
         "gain": facts.held_out.gain,
         "gain_error": facts.held_out.gain_error,
+        "gain_interval": [x if abs(x) < LARGE else None for x in facts.held_out.gain_interval],
         "overconfident": facts.is_overconfident,
+        "undetermined": facts.is_undetermined,
         "bags_vary": facts.bags_vary,
         "bag_effects": facts.bag_effects,
         "limitations": facts.limitations,
