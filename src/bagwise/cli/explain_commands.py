@@ -145,7 +145,7 @@ def _show_effects(fitted: FittedTable, found: list[Effect]) -> None:
         "Effects are for one standard deviation of the column, or for the value. The clearest come "
         "first. Where an interval contains 0, there may be no effect."
     )
-    show_doubts(fitted, of_coefficients=True)
+    show_doubts(fitted, of_intervals=True)
     for column in fitted.columns.columns:
         if column.shared:
             console.print(
@@ -244,7 +244,7 @@ def estimate(
     show_surprises(surprises)
     output.result(records(share_columns(found, names)))
     _show_shares(names, found, LabelWord.relative in (labels_are or []))
-    show_doubts(fitted, of_coefficients=True)
+    show_doubts(fitted, of_intervals=True)
 
 
 def refuse_picture(path: Path, force: bool) -> None:

@@ -148,21 +148,18 @@ def show_unused_labels(model: FittedTable) -> None:
             output.note("the model was fitted with labels of rows. Keep them with --row-labels.")
 
 
-def show_doubts(model: FittedTable, of_coefficients: bool = False) -> None:
+def show_doubts(model: FittedTable, of_intervals: bool = False) -> None:
     """A line each: that the model may be no good, and that it has too many coefficients.
-
-    Predictions note the latter themselves.
 
     Args:
         model: a fitted one.
-        of_coefficients: whether what was shown depends on single coefficients.
+        of_intervals: whether intervals were shown, not probabilities.
     """
     try:
         facts = model.facts
     except InputError:  # a damaged fit.json is no reason not to predict
         return
-    many = fit_words.coefficients_note(facts, of_intervals=True)
-    if of_coefficients and many:
+    if many := fit_words.coefficients_note(facts, of_intervals):
         output.note(many)
     if doubt := fit_words.doubt(facts):
         output.note(f"{doubt} `bagwise report` says more.")

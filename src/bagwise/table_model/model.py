@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -103,7 +102,6 @@ class TableModel(Pictures):
         to = _destination(**place)
         written = predict_table(self.fitted, rows, to, counts, bag=names, progress=progress)
         _warn_of(written.surprises)
-        self._warn_of_coefficients()
         return written
 
     def label(
@@ -319,12 +317,6 @@ class TableModel(Pictures):
         return "".join(parts)
 
     # --- helpers
-
-    def _warn_of_coefficients(self) -> None:
-        """Say that probabilities rest on more than the bags, where they do."""
-        with suppress(InputError):  # a damaged fit.json is no reason not to predict
-            if note := fit_words.coefficients_note(self.facts):
-                warnings.warn(note, UserWarning, stacklevel=5)
 
     def _like(self, rows: Table, all_rows: bool = True) -> FrameMaker:
         found = FrameMaker.like(rows)
