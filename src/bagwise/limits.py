@@ -35,7 +35,8 @@ class Limits:
         step_bytes: memory that a training step may keep for its backward pass: what 256 images of
             32 x 32 take in `convnet`.
         observed_steps: elementary steps up to which the likelihood is differentiated twice for
-            intervals.
+            intervals,
+        evidence_steps: and for each prior that is tried.
 
     >>> Limits(cross_validated=0).few_bags
     50
@@ -60,6 +61,7 @@ class Limits:
     dense_piece_bytes: int = 1 << 26
     step_bytes: int = 1 << 31
     observed_steps: float = 2e9
+    evidence_steps: float = 2e8
 
 
 LIMITS = Limits()

@@ -1,7 +1,8 @@
 """Linear models fitted to bags by maximum likelihood: no learning rate, no epochs, no chance.
 
-`fit_linear` fits one, `fit_in_pieces` one to rows that are read piece by piece, `fit_joint` one to
-several groupings of the same rows, `choose_ridge` chooses its penalty on held-out bags,
+`fit_linear` fits one, `fit_by_evidence` averages over its coefficients and their prior,
+`fit_in_pieces` fits one to rows that are read piece by piece, `fit_joint` one to several groupings
+of the same rows, `choose_ridge` chooses its penalty on held-out bags,
 `covariance` (or `covariance_in_pieces`) says how sure its coefficients are, `choose_bag_effects`
 whether bags differ by more than their rows explain, `effects_of_shares` what the known shares of a
 bag say about new rows of it.
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         group_shares_with_effects,
     )
     from bagwise.likelihood.effects_from_shares import BagEffects, effects_of_shares
+    from bagwise.likelihood.evidence import PosteriorOfPriors, fit_by_evidence
     from bagwise.likelihood.in_pieces import fit_in_pieces
     from bagwise.likelihood.joint_fit import fit_joint
     from bagwise.likelihood.linear_fit import fit_linear, fit_with_variance
@@ -48,6 +50,7 @@ __all__ = [
     "Covariance",
     "EffectsOfFit",
     "LinearFit",
+    "PosteriorOfPriors",
     "RidgeScore",
     "bag_folds",
     "bag_log_likelihoods",
@@ -59,6 +62,7 @@ __all__ = [
     "covariance_in_pieces",
     "effects_of_fit",
     "effects_of_shares",
+    "fit_by_evidence",
     "fit_for_intervals",
     "fit_in_pieces",
     "fit_joint",
@@ -78,6 +82,7 @@ _FILES = {
     "effect_posterior": "posterior_with_effects",
     "effect_shares": "EffectsOfFit effects_of_fit group_shares_with_effects",
     "effects_from_shares": "BagEffects effects_of_shares",
+    "evidence": "PosteriorOfPriors fit_by_evidence",
     "in_pieces": "fit_in_pieces",
     "joint_fit": "fit_joint",
     "linear_fit": "fit_linear fit_with_variance",

@@ -19,10 +19,15 @@ MAX_PARAMETERS = 2000  # for whose covariance there is room
 
 @dataclass(frozen=True)
 class Covariance:
-    """The covariance of a fit's coefficients over samples of bags.
+    """The covariance of a fit's coefficients: over samples of bags, and given these bags.
+
+    They answer different questions, and a standard error is the larger one: how much bags disagree
+    (`matrix`), and how much they leave open (`posterior`).
 
     Attributes:
-        matrix: (d + 1, C, d + 1, C) of the weights and, last, the intercept.
+        matrix: (d + 1, C, d + 1, C) of the weights and, last, the intercept: the sandwich.
+        posterior: likewise, the inverse of the information; None of a model that was stored
+            without it.
         information: "observed" or "expected", what it was computed from.
         absent: (C,) the classes that no bag has; nothing is known of their coefficients.
     """
@@ -32,12 +37,15 @@ class Covariance:
     n_bags: int
     information: str
     absent: npt.NDArray[np.bool_]
+    posterior: FloatArray | None = None
 
     def standard_errors(self) -> tuple[FloatArray, FloatArray]:
         """Of the weights (d, C) and of the intercept (C,)."""
         d, C = self.matrix.shape[:2]
-        variances = np.diagonal(self.matrix.reshape(d * C, d * C)).reshape(d, C)
-        errors = np.where(self.absent, np.nan, np.sqrt(np.maximum(variances, 0.0)))
+        matrices = [self.matrix] if self.posterior is None else [self.matrix, self.posterior]
+        variances = [np.diagonal(m.reshape(d * C, d * C)).reshape(d, C) for m in matrices]
+        largest = np.max(variances, axis=0)
+        errors = np.where(self.absent, np.nan, np.sqrt(np.maximum(largest, 0.0)))
         return errors[:-1], errors[-1]
 
     def error_of(self, gradient: npt.ArrayLike) -> FloatArray:
@@ -53,10 +61,35 @@ class Covariance:
                 f"gradient has shape {slopes.shape}; (..., {d}, {C}) is expected, one number for "
                 "each coefficient, the intercept's last."
             )
-        flat = slopes.reshape(*slopes.shape[:-2], d * C)
-        variances = ((flat @ self.matrix.reshape(d * C, d * C)) * flat).sum(axis=-1)
-        errors: FloatArray = np.sqrt(np.maximum(variances, 0.0))
+        variances = _variances(slopes, self.matrix)
+        if self.posterior is not None:
+            variances = np.maximum(variances, _variances(slopes, self.posterior))
+        errors: FloatArray = np.sqrt(variances)
         return errors
+
+    def draws(self, pairs: int = 128, seed: int = 0) -> FloatArray:
+        """(2 pairs, d + 1, C) coefficients given these bags, in pairs on opposite sides of the
+        fit.
+        """
+        d, C = self.matrix.shape[:2]
+        matrix = self.matrix if self.posterior is None else self.posterior
+        values, vectors = np.linalg.eigh(matrix.reshape(d * C, d * C))
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        normal = np.random.default_rng(seed).standard_normal((pairs, d * C))
+        shift = (normal @ root.T).reshape(pairs, d, C)
+        center = np.vstack([self.fit.weights, self.fit.intercept])
+        found: FloatArray = center + np.concatenate([shift, -shift])
+        return found
+
+    def stretch_of(self, gradient: FloatArray) -> FloatArray:
+        """(...) by how much bags disagree more about a function than `posterior` says: the ratio of
+        its standard error to that of `draws`, 1 or more.
+        """
+        if self.posterior is None:
+            return np.ones(gradient.shape[:-2])
+        drawn = np.sqrt(_variances(gradient, self.posterior))
+        found: FloatArray = np.maximum(self.error_of(gradient), 1e-12) / np.maximum(drawn, 1e-12)
+        return found
 
     def quantile(self, level: float = 0.95) -> float:
         """How many standard errors an interval reaches to either side: Student's t, B - 1."""
@@ -84,6 +117,19 @@ class Covariance:
             n_groups: G; the largest group plus one if not given.
             copies: (N,) how many identical rows each row stands for; one if not given.
         """
+        shares, gradient = self.group_slopes(X, groups, n_groups, copies)
+        return shares, self.error_of(gradient)
+
+    def group_slopes(
+        self,
+        X: npt.ArrayLike,
+        groups: npt.ArrayLike,
+        n_groups: int | None = None,
+        copies: npt.ArrayLike | None = None,
+    ) -> tuple[FloatArray, FloatArray]:
+        """The share of each class in groups of rows (G, C), and its derivative by the coefficients
+        (G, C, d + 1, C); see `group_shares`.
+        """
         features = np.asarray(X, dtype=np.float64)
         group = np.asarray(groups)
         if features.ndim != 2 or group.shape != features.shape[:1] or group.dtype.kind not in "iu":
@@ -100,15 +146,13 @@ class Covariance:
         rows = np.bincount(group, times, minlength=G)
         rows[rows == 0] = np.nan
         C = p.shape[1]
-        shares, errors = np.empty((G, C)), np.empty((G, C))
+        shares, gradient = np.empty((G, C)), np.empty((G, C, X1.shape[1], C))
         for c in range(C):
             shares[:, c] = np.bincount(group, times * p[:, c], minlength=G) / rows
-            gradient = np.stack(
-                [_sums(X1 * (times * slopes[:, c, a])[:, None], group, G) for a in range(C)],
-                axis=-1,
-            )
-            errors[:, c] = self.error_of(gradient / rows[:, None, None])
-        return shares, errors
+            for a in range(C):
+                sums = _sums(X1 * (times * slopes[:, c, a])[:, None], group, G)
+                gradient[:, c, :, a] = sums / rows[:, None]
+        return shares, gradient
 
 
 def mean_and_slopes(z: FloatArray, spreads: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -124,6 +168,14 @@ def mean_and_slopes(z: FloatArray, spreads: FloatArray) -> tuple[FloatArray, Flo
         slopes -= weight * q[:, :, None] * q[:, None, :]
     slopes[:, range(C), range(C)] += p
     return p, slopes
+
+
+def _variances(slopes: FloatArray, matrix: FloatArray) -> FloatArray:
+    """(...) the variance of functions with derivatives (..., d, C), 0 or more."""
+    d, C = matrix.shape[:2]
+    flat = slopes.reshape(*slopes.shape[:-2], d * C)
+    found: FloatArray = ((flat @ matrix.reshape(d * C, d * C)) * flat).sum(axis=-1)
+    return np.maximum(found, 0.0)
 
 
 def _sums(values: FloatArray, group: npt.NDArray[np.integer], G: int) -> FloatArray:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg import cholesky, solve_triangular
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import whole
@@ -15,6 +15,12 @@ from bagwise.errors import InputError
 from bagwise.likelihood._information import expected_information, leveraged_scores
 from bagwise.likelihood._optimize import Problem
 from bagwise.likelihood._overlap import Overlap, cross_terms
+from bagwise.likelihood._second_derivative import (
+    can_be_observed,
+    inverse_observed,
+    inverse_of,
+    with_penalty,
+)
 from bagwise.likelihood.coefficient_covariance import MAX_PARAMETERS, Covariance
 from bagwise.likelihood.coefficients import LinearFit
 from bagwise.likelihood.coordinates import contrasts
@@ -22,26 +28,23 @@ from bagwise.likelihood.in_pieces import Read
 from bagwise.likelihood.linear_fit import fit_linear, occurring
 from bagwise.likelihood.objective import BagLikelihood, Evaluation, checked_features
 from bagwise.limits import LIMITS, Limits
-from bagwise.posterior import lattice_states
 
-INTERVAL_RIDGE = 0.1
-_STEP = 1e-4  # of these differences, in standard errors
+_WEAKER = 3.0  # a ridge of intervals, than one of predictions
 _LEAST_SPREAD = 0.1  # of bags' scores, beside that of the model, that is believed
-_LEAST = 0.3  # least ratio of observed to expected information that is believed
 
 
 def fit_for_intervals(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> LinearFit:
-    """The fit that intervals are made of: with a tenth of the ridge, and with no more than .1.
+    """The fit that intervals are made of: with a third of the ridge.
 
-    The ridge under which held-out bags are most probable shrinks coefficients by as much as their
-    standard errors. That is good for predictions, but intervals around them are too short: of those
-    that should hold the truth in 95% of cases, 69 to 93% did (`benchmarks/intervals.py`). With a
-    weaker ridge the bias is small beside the standard error.
+    The ridge of predictions shrinks coefficients by as much as their standard errors. That is good
+    for predictions, but intervals around them are too short. With a weaker ridge the bias is
+    smaller, and what is left of it is part of the covariance (`benchmarks/intervals.py`,
+    `benchmarks/real_tables.py`).
 
     >>> X = np.random.default_rng(0).normal(size=(60, 1))
     >>> bags = Bags.from_labels((X[:, 0] > 0).astype(int), [3] * 20)
-    >>> fit_for_intervals(X, bags, fit_linear(X, bags, ridge=5.0)).ridge
-    0.1
+    >>> fit_for_intervals(X, bags, fit_linear(X, bags, ridge=6.0)).ridge
+    2.0
     """
     ridge = interval_ridge(fit.ridge)
     return fit_linear(X, bags, ridge, bag_effects=fit.bag_effects, start=fit)
@@ -49,7 +52,7 @@ def fit_for_intervals(X: npt.ArrayLike, bags: Bags, fit: LinearFit) -> LinearFit
 
 def interval_ridge(ridge: float) -> float:
     """The ridge of `fit_for_intervals` where predictions have this one."""
-    return min(ridge / 10, INTERVAL_RIDGE)
+    return ridge / _WEAKER
 
 
 def covariance(
@@ -60,14 +63,15 @@ def covariance(
     rows: IntArray | None = None,
     limits: Limits = LIMITS,
 ) -> Covariance:
-    """The sandwich estimator of a fit's covariance, bags being what is sampled.
+    """The covariance of a fit's coefficients, by the sandwich and by the information alone.
 
-        H^-1 (sum_b g_b g_b') H^-1 (B - 1) / B,        g_b = (1 - H_b H^-1)^-1 X_b' (w - p)
+        H^-1 (L + (B - 1) / B sum_b g_b g_b') H^-1,    g_b = (1 - H_b H^-1)^-1 X_b' (w - p)
 
     H is the information of the penalized likelihood, H_b a bag's part of it. The factor before a
     bag's score makes up for its pull on the fit, which makes its residual too small; with it the
     estimator is that of the jackknife over bags, whence (B - 1) / B. Without, where the pull is
-    small, it would be B / (B - 1).
+    small, it would be B / (B - 1). L is the ridge, as if the coefficients had come from its prior:
+    what the bags do not determine is as open as the prior says.
 
     H is the observed information, by differences of the gradient, where likelihoods are exact and
     that takes a few seconds at most; else the expected one of scores that are quadratic in the
@@ -110,11 +114,12 @@ def covariance(
             "features."
         )
     if P == 0:
-        return _of_contrasts(fit, np.zeros((0, 0)), classes, len(bags), "expected")
+        return _of_contrasts(fit, *[np.zeros((0, 0))] * 2, classes, len(bags), "expected")
     theta, tau = fit.theta(classes), fit.bag_effects
     likelihood = BagLikelihood(features, part)
     problem = Problem(likelihood, fit.ridge)
-    found: Evaluation = problem.at(theta, tau).found
+    point = problem.at(theta, tau)
+    found: Evaluation = point.found
     overlap = None if rows is None else Overlap.of(rows, part)
     sampled = len(bags) if overlap is None else overlap.sampled
     expected, inverse, outer = _expected(
@@ -123,11 +128,11 @@ def covariance(
     if rows is not None and overlap is not None and overlap.clusters is None:
         outer = _positive(outer + cross_terms(likelihood, theta, found, rows), inverse)
     kind = "expected"
-    steps = P * (lattice_states(part) * part.n_classes).sum()
-    if likelihood.exact and steps <= limits.observed_steps:
+    if can_be_observed(likelihood, P, limits.observed_steps):
         kind = "observed"
-        inverse = _inverse_observed(problem, theta, tau, expected)
-    return _of_contrasts(fit, _sandwich(inverse, outer, sampled), classes, sampled, kind)
+        inverse = inverse_observed(problem, point, expected)
+    sandwich = _sandwich(inverse, outer, sampled, problem.penalty)
+    return _of_contrasts(fit, sandwich, inverse, classes, sampled, kind)
 
 
 def covariance_in_pieces(read: Read, bags: Bags, fit: LinearFit, *, most: int) -> Covariance:
@@ -160,20 +165,31 @@ def covariance_in_pieces(read: Read, bags: Bags, fit: LinearFit, *, most: int) -
             yield likelihood, likelihood.evaluate(theta)
 
     _, inverse, outer = _expected(pieces, theta, penalty, 0.0)
-    return _of_contrasts(fit, _sandwich(inverse, outer, len(bags)), classes, len(bags), "expected")
+    sandwich = _sandwich(inverse, outer, len(bags), penalty)
+    return _of_contrasts(fit, sandwich, inverse, classes, len(bags), "expected")
 
 
 def _of_contrasts(
-    fit: LinearFit, small: FloatArray, classes: IntArray, n_bags: int, information: str
+    fit: LinearFit,
+    sandwich: FloatArray,
+    inverse: FloatArray,
+    classes: IntArray,
+    n_bags: int,
+    information: str,
 ) -> Covariance:
-    """From a covariance (P, P) in the coordinates of `contrasts`, of the classes that occur."""
+    """From covariances (P, P) in the coordinates of `contrasts`, of the classes that occur."""
     basis = contrasts(len(classes))
     d, D, C = len(fit.weights) + 1, basis.shape[1], len(fit.intercept)
-    full = np.einsum("ce,iejf,df->icjd", basis, small.reshape(d, D, d, D), basis, optimize=True)
-    matrix, places = np.zeros((d, C, d, C)), np.arange(d)
-    matrix[np.ix_(places, classes, places, classes)] = full
+    places = np.arange(d)
+
+    def of_all(small: FloatArray) -> FloatArray:
+        full = np.einsum("ce,iejf,df->icjd", basis, small.reshape(d, D, d, D), basis, optimize=True)
+        matrix = np.zeros((d, C, d, C))
+        matrix[np.ix_(places, classes, places, classes)] = full
+        return matrix
+
     absent = ~np.isin(np.arange(C), classes)
-    return Covariance(fit, matrix, n_bags, information, absent)
+    return Covariance(fit, of_all(sandwich), n_bags, information, absent, of_all(inverse))
 
 
 def bootstrap_bags(
@@ -223,18 +239,19 @@ def _expected(
     """(P, P) the expected information with the penalty (d, D), its inverse, and sum_b g_b g_b'; of
     bags that share rows, a sum over clusters.
     """
-    information = np.diag(penalty.ravel())
-    information += sum(expected_information(one, theta, at, tau) for one, at in pieces())
-    information[np.diag_indices(theta.size)] += 1e-9 * np.diagonal(information).max()
-    inverse = cho_solve(cho_factor(information), np.eye(theta.size))
+    of_bags: FloatArray = np.zeros((theta.size, theta.size))
+    for likelihood, found in pieces():
+        of_bags += expected_information(likelihood, theta, found, tau)
+    information = with_penalty(of_bags, penalty)
+    inverse = inverse_of(information)
     outer = np.zeros(inverse.shape)
     degree = 1.0 if overlap is None else overlap.degree
     for likelihood, found in pieces():
         # Without a bag, those of its rows in other groupings would pull less, too.
         scores = leveraged_scores(likelihood, theta, found, tau, degree * inverse)
         if overlap is not None and overlap.clusters is not None:
-            of_bags, scores = scores, np.zeros((overlap.sampled, scores.shape[1]))
-            np.add.at(scores, overlap.clusters, of_bags)
+            single, scores = scores, np.zeros((overlap.sampled, scores.shape[1]))
+            np.add.at(scores, overlap.clusters, single)
         outer += scores.T @ scores
     return information, inverse, outer
 
@@ -248,36 +265,16 @@ def _positive(outer: FloatArray, inverse: FloatArray) -> FloatArray:
     return found
 
 
-def _sandwich(inverse: FloatArray, outer: FloatArray, n_bags: int) -> FloatArray:
-    """H^-1 (sum_b g_b g_b') H^-1 (B - 1) / B.
+def _sandwich(
+    inverse: FloatArray, outer: FloatArray, n_bags: int, penalty: FloatArray
+) -> FloatArray:
+    """H^-1 (L + sum_b g_b g_b' (B - 1) / B) H^-1, with the penalty L (d, D).
 
     Where scores are next to nothing beside what the model says, as those of bags are that were made
     to have equal shares, it would be nothing. Then it is H^-1.
     """
     if np.sum(inverse * outer) < _LEAST_SPREAD * len(inverse):
         return inverse
-    found: FloatArray = inverse @ outer @ inverse * ((n_bags - 1) / n_bags)
+    middle = np.diag(penalty.ravel()) + outer * ((n_bags - 1) / n_bags)
+    found: FloatArray = inverse @ middle @ inverse
     return found
-
-
-def _inverse_observed(
-    problem: Problem, theta: FloatArray, tau: float, expected: FloatArray
-) -> FloatArray:
-    """The inverse of the second derivative of the penalized likelihood.
-
-    Where it is much smaller than the expected information, or negative, as it can be by chance with
-    few bags, a share of that takes its place.
-    """
-    P = theta.size
-    second, centre = np.empty((P, P)), problem.at(theta, tau).gradient
-    for i, size in enumerate(_STEP / np.sqrt(np.diagonal(expected))):
-        step = np.zeros(P)
-        step[i] = size
-        moved = problem.at(theta + step.reshape(theta.shape), tau).gradient
-        second[i] = (moved - centre).ravel() / size
-    lower = cholesky(expected, lower=True)
-    half = solve_triangular(lower, (second + second.T) / 2, lower=True)
-    values, vectors = np.linalg.eigh(solve_triangular(lower, half.T, lower=True))
-    root = solve_triangular(lower, vectors, lower=True, trans="T")
-    inverse: FloatArray = (root / np.maximum(values, _LEAST)) @ root.T
-    return inverse

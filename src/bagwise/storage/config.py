@@ -30,6 +30,7 @@ from bagwise.training_options import OPTIONS
 LINEAR, NETWORK = "linear", "network"  # kinds of models
 MOST_FEATURES = 10_000_000  # a larger shape is a damaged file
 _KINDS = "biufUO"
+_MOST_DRAWS = 100_000  # of a model's coefficients
 _LARGEST = 2**28  # bytes of class labels
 
 
@@ -101,7 +102,8 @@ _LINEAR = record(
         "maximum_likelihood": maybe(
             record({**_LIKELIHOOD, "history": list_of(record({}, others=any_number))})
         ),
-    }
+    },
+    {"draws": whole(1, _MOST_DRAWS)},  # since format 4
 )
 _KINDS_OF_MODELS = {LINEAR: _LINEAR, NETWORK: _NETWORK}
 

@@ -34,8 +34,9 @@ INTERVALS = "intervals.safetensors"
 EFFECTS = "effects.safetensors"
 HELD_OUT = "held_out_bags.csv"
 # Of config.json. Since 2 there is a manifest, and maximum likelihood is said; since 3 the kind of
-# the model is said, and a linear one of a table is kept without what a network needs.
-FORMAT = 3
+# the model is said, and a linear one of a table is kept without what a network needs; since 4 it
+# may have draws of its coefficients, over which predictions are means.
+FORMAT = 4
 OLDEST = 1
 TENSORS_FORMAT = 1
 _NAMES = {CONFIG, TENSORS, COLUMNS, FIT, INTERVALS, EFFECTS, HELD_OUT, MANIFEST}

@@ -237,8 +237,9 @@ class _Fit:
         part, ids = bags.select(held_out), self.targets.ids[held_out]
         tau = None if chosen.tau is None else chosen.tau[held_out]
         of_rows = log_probs[bags.rows(held_out)]
-        # With bag effects, probabilities are means over these, and need no temperature.
-        temperature = 1.0 if self.model.bag_effects else fit_temperature(of_rows, part)
+        # Means over bag effects or coefficients need no temperature.
+        is_mean = chosen.fitted is not None and (chosen.tau is not None or "draws" in chosen.fitted)
+        temperature = 1.0 if is_mean else fit_temperature(of_rows, part)
         of_rows, fitted = tempered(of_rows, temperature), fitted.divided(temperature)
         facts = FitFacts(
             command=self.work.command,

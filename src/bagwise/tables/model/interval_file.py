@@ -31,6 +31,8 @@ def read_intervals(path: Path, n_features: int, n_classes: int) -> Arrays:
         "absent": shape_of("uint8", C),
         "n_bags": shape_of("int64"),
     }
+    if "posterior" in arrays:  # not of earlier versions
+        wanted["posterior"] = wanted["covariance"]
     try:
         compare({name: x for name, x in arrays.items() if name not in EFFECTS}, wanted)
         B = int(arrays["n_bags"])

@@ -24,20 +24,23 @@ from bagwise.storage.model_folder import CONFIG, FORMAT, TENSORS, Write, as_arra
 
 Floats = npt.NDArray[np.float64]
 _ROWS = 1024  # that are predicted at a time
+_TINY = 1e-300
 _FEW = 32  # rows below which matrix products are rounded differently, according to their number
 
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """Class probabilities softmax(x W + b) of encoded rows x.
+    """Class probabilities softmax(x W + b) of encoded rows x, or their mean over draws of W and b.
 
     Attributes:
         classes: (C,) the class labels.
-        weights: (d, C) W.
-        intercept: (C,) b.
+        weights: (d, C) W, the most probable one.
+        intercept: (C,) b, likewise.
         temperature: by which both were divided after the fit.
         fit: what is known of a fit by maximum likelihood; None of a model that was trained step by
             step.
+        draws: (S, d + 1, C) weights and, last, intercepts, that predictions are means over; None
+            of a model that predicts by W and b alone.
 
     >>> model = LinearModel(("no", "yes"), np.array([[0.0, 1.0]]), np.zeros(2))
     >>> np.exp(model.log_probs(np.array([[0.0], [1.0]]))).round(3)
@@ -50,6 +53,7 @@ class LinearModel:
     intercept: Floats
     temperature: float = 1.0
     fit: LikelihoodFit | None = None
+    draws: Floats | None = None
 
     @property
     def n_features(self) -> int:
@@ -58,6 +62,8 @@ class LinearModel:
 
     def log_probs(self, inputs: npt.NDArray[Any]) -> Floats:
         """(N, C) log-probabilities of encoded rows (N, d)."""
+        if self.draws is not None:
+            return mean_log_probs(inputs, self.draws)
         return linear_log_probs(inputs, self.weights, self.intercept)
 
     def divided(self, temperature: float) -> LinearModel:
@@ -67,6 +73,7 @@ class LinearModel:
             weights=self.weights / temperature,
             intercept=self.intercept / temperature,
             temperature=self.temperature * temperature,
+            draws=None if self.draws is None else self.draws / temperature,
         )
 
     def files(self) -> dict[str, Write]:
@@ -80,6 +87,9 @@ class LinearModel:
             "maximum_likelihood": None if self.fit is None else asdict(self.fit),
         }
         arrays = {"weights": self.weights, "intercept": self.intercept}
+        if self.draws is not None:
+            config["draws"] = len(self.draws)
+            arrays["draws"] = self.draws
         return {CONFIG: as_json(config), TENSORS: as_arrays(arrays)}
 
 
@@ -91,11 +101,36 @@ def linear_log_probs(inputs: npt.NDArray[Any], weights: Floats, intercept: Float
     """
     found = np.empty((len(inputs), len(intercept)))
     for first in range(0, len(inputs), _ROWS):
-        rows = np.asarray(inputs[first : first + _ROWS], dtype=np.float64)
-        added = np.zeros((max(_FEW - len(rows), 0), rows.shape[1]))
-        z = (np.concatenate([rows, added]) @ weights)[: len(rows)] + intercept
+        z = _products(inputs[first : first + _ROWS], weights) + intercept
         z -= z.max(axis=1, keepdims=True)
         found[first : first + _ROWS] = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    return found
+
+
+def mean_log_probs(inputs: npt.NDArray[Any], draws: Floats) -> Floats:
+    """(N, C) log of the mean of softmax(x W + b) over draws (S, d + 1, C) of W and, last, b.
+
+    >>> mean_log_probs(np.ones((1, 1)), np.zeros((2, 2, 2))).round(3)
+    array([[-0.693, -0.693]])
+    """
+    S, d, C = len(draws), draws.shape[1] - 1, draws.shape[2]
+    weights = np.ascontiguousarray(draws[:, :-1].transpose(1, 0, 2)).reshape(d, S * C)
+    found = np.empty((len(inputs), C))
+    for first in range(0, len(inputs), _ROWS):
+        z = _products(inputs[first : first + _ROWS], weights).reshape(-1, S, C) + draws[:, -1]
+        z -= z.max(axis=2, keepdims=True)
+        p = np.exp(z)
+        p /= p.sum(axis=2, keepdims=True)
+        # Ends of long tails can be 0 in all draws.
+        found[first : first + _ROWS] = np.log(np.maximum(p.mean(axis=1), _TINY))
+    return found
+
+
+def _products(inputs: npt.NDArray[Any], weights: Floats) -> Floats:
+    """Rows times weights, in double precision; a few rows are filled up with zeros."""
+    rows = np.asarray(inputs, dtype=np.float64)
+    added = np.zeros((max(_FEW - len(rows), 0), rows.shape[1]))
+    found: Floats = (np.concatenate([rows, added]) @ weights)[: len(rows)]
     return found
 
 
@@ -106,12 +141,15 @@ def read_linear(path: Path, config: dict[str, Any]) -> LinearModel:
         "weights": shape_of("float64", config["n_features"], len(classes)),
         "intercept": shape_of("float64", len(classes)),
     }
+    if "draws" in config:
+        shape = config["draws"], config["n_features"] + 1, len(classes)
+        shapes["draws"] = shape_of("float64", *shape)
     arrays = _checked(path / TENSORS, shapes)
     known = config["maximum_likelihood"]
     fit = None if known is None else LikelihoodFit(**known)
-    return LinearModel(
-        classes, arrays["weights"], arrays["intercept"], float(config["temperature"]), fit
-    )
+    temperature = float(config["temperature"])
+    weights, intercept = arrays["weights"], arrays["intercept"]
+    return LinearModel(classes, weights, intercept, temperature, fit, arrays.get("draws"))
 
 
 def read_linear_network(path: Path, config: dict[str, Any]) -> LinearModel:

@@ -51,22 +51,34 @@ def too_many(model: LinearFit) -> bool:
 def arrays_of(found: Covariance) -> Arrays:
     """A covariance as a model's folder keeps it."""
     basis = contrasts(len(found.fit.intercept))
-    small = np.einsum("ce,icjd,df->iejf", basis, found.matrix, basis, optimize=True)
+    matrices = {"covariance": found.matrix}
+    if found.posterior is not None:
+        matrices["posterior"] = found.posterior
     return {
         "weights": found.fit.weights,
         "intercept": found.fit.intercept,
-        "covariance": small,
         "absent": found.absent.astype(np.uint8),
         "n_bags": np.array(found.n_bags),
+        **{
+            name: np.einsum("ce,icjd,df->iejf", basis, full, basis, optimize=True)
+            for name, full in matrices.items()
+        },
     }
 
 
 def covariance_of(arrays: Arrays, tau: float = 0.0) -> Covariance:
     """The covariance that `intervals_of` found, with bag effects of standard deviation tau."""
     basis = contrasts(len(arrays["intercept"]))
-    matrix = np.einsum("ce,iejf,df->icjd", basis, arrays["covariance"], basis, optimize=True)
+    matrix, posterior = (
+        np.einsum("ce,iejf,df->icjd", basis, arrays[name], basis, optimize=True)
+        if name in arrays
+        else None
+        for name in ("covariance", "posterior")
+    )
+    assert matrix is not None
     fit = fit_of(arrays["weights"], arrays["intercept"], tau=tau)
-    return Covariance(fit, matrix, int(arrays["n_bags"]), "", arrays["absent"].astype(bool))
+    absent = arrays["absent"].astype(bool)
+    return Covariance(fit, matrix, int(arrays["n_bags"]), "", absent, posterior)
 
 
 def effects_in(arrays: Arrays, tau: float, n_bags: int) -> EffectsOfFit | None:

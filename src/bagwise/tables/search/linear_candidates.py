@@ -1,7 +1,8 @@
-"""The linear model of a table: by maximum likelihood, its ridge chosen on held-out bags."""
+"""The linear model of a table: averaged over its prior, or with a ridge chosen on held-out bags."""
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,39 +21,94 @@ from bagwise.likelihood import (
     bag_log_likelihoods,
     bags_differ,
     choose_bag_effects,
+    fit_by_evidence,
     fit_joint,
 )
 from bagwise.likelihood.bag_effects import bags_to_look_at
+from bagwise.likelihood.evidence import VARIANCES, refit
 from bagwise.likelihood.fit_summary import LikelihoodFit, objective_of
 from bagwise.likelihood.ridge import FOLD_TOLERANCE, mean_per_instance
 from bagwise.likelihood.splits import Split, choose_on, fold_numbers
 from bagwise.limits import LIMITS, Limits
+from bagwise.posterior import log_likelihoods
 from bagwise.progress import WorkProgress
 from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace
 from bagwise.tables.model.fit_facts import BagsDiffer
 from bagwise.tables.model.known_bags import KnownBags
-from bagwise.tables.model.linear_model import LinearModel
+from bagwise.tables.model.linear_model import LinearModel, mean_log_probs
 from bagwise.tables.model.stored_covariance import fit_of
 from bagwise.tables.search.candidate import Trial
 from bagwise.tables.sort.encoded_bags import EncodedBags
 
+MOST_AVERAGED = 1000  # free coefficients of a model that is averaged over its prior
 _OWN = "own."  # before the names of what is known of the model with bag effects
 
 
 def linear_trials(
-    data: EncodedBags, splits: Sequence[Split], work: Workspace, progress: bool = False
+    data: EncodedBags,
+    splits: Sequence[Split],
+    work: Workspace,
+    progress: bool = False,
+    limits: Limits = LIMITS,
 ) -> list[Trial]:
-    """The linear model with each ridge that was tried, the chosen one first.
+    """The linear model: averaged over its coefficients and their prior, or, where that is not
+    possible, with each ridge that was tried, the chosen one first.
 
     One split is enough for a large table; its model does not see the bags that are held out, and
     the final one is fitted to all.
     """
     with WorkProgress("linear model", "fits", 1, progress) as bar:
-        found = work.once(
-            "linear", partial(fitted, data, fold_numbers(len(data.bags), splits), bar.at)
-        )
+        if averages(data):
+            found = work.once("linear", partial(averaged, data, splits, bar.at, limits))
+        else:
+            folds = fold_numbers(len(data.bags), splits)
+            found = work.once("linear", partial(fitted, data, folds, bar.at))
     return trials_of(found)
+
+
+def averages(data: EncodedBags) -> bool:
+    """Whether the linear model is averaged over its prior: of one grouping, and where there are
+    not too many coefficients.
+    """
+    free = (data.width + 1) * (data.bags.n_classes - 1)
+    return data.rows is None and free <= MOST_AVERAGED
+
+
+def averaged(
+    data: EncodedBags,
+    splits: Sequence[Split],
+    watch: Callable[[int, int], None],
+    limits: Limits = LIMITS,
+) -> Arrays:
+    """What `fit_by_evidence` finds, and how models of the same priors do on held-out bags."""
+    X, bags = data.double(), data.bags
+    done = itertools.count(1)
+    steps = len(VARIANCES) + len(splits)
+    posterior = fit_by_evidence(X, bags, limits=limits, watch=lambda: watch(next(done), steps))
+    of_bags, log_probs = np.full(len(bags), np.nan), None
+    for number, (kept, held_out) in enumerate(splits, start=1):
+        part = refit(posterior, X[bags.rows(kept)], bags.select(kept), limits)
+        draws = part.draws()
+        rows = bags.rows(held_out)
+        if log_probs is None:
+            log_probs = mean_log_probs(X, draws)
+        else:
+            log_probs[rows] = mean_log_probs(X[rows], draws)
+        of_bags[held_out] = log_likelihoods(log_probs[rows], bags.select(held_out))
+        watch(len(VARIANCES) + number, steps)
+    assert log_probs is not None
+    judged = np.flatnonzero(np.isfinite(of_bags))
+    fit = posterior.best.fit
+    return arrays_of(fit) | {
+        "ridges": np.array([fit.ridge]),
+        "scores": np.array([mean_per_instance(of_bags[judged], bags.select(judged))[0]]),
+        "of_bags": of_bags[None],
+        "chosen": np.array(0),
+        "log_probs": log_probs.astype(np.float32),
+        "draws": posterior.draws(),
+        "path": np.array(posterior.path),
+    }
 
 
 def effect_trials(data: EncodedBags, splits: Sequence[Split], work: Workspace) -> list[Trial]:
@@ -176,10 +232,14 @@ def _facts(trials: Sequence[Trial]) -> LikelihoodFit:
     assert chosen.fitted is not None
     assert chosen.ridge is not None
     tried = {trial.ridge: trial.bag_loss for trial in reversed(trials) if trial.ridge is not None}
+    history = [{"ridge": r, "val_bag_loss": tried[r]} for r in sorted(tried, reverse=True)]
+    if "path" in chosen.fitted:
+        names = ("ridge", "log_evidence")
+        history = [dict(zip(names, at, strict=True)) for at in chosen.fitted["path"].tolist()]
     return LikelihoodFit(
         ridge=chosen.ridge,
         objective=float(chosen.fitted["objective"]),
-        history=[{"ridge": r, "val_bag_loss": tried[r]} for r in sorted(tried, reverse=True)],
+        history=history,
         bag_effects=chosen.fitted_tau or 0.0,
     )
 
@@ -283,4 +343,5 @@ def model_of(trials: Sequence[Trial], classes: npt.NDArray[Any]) -> LinearModel:
     fitted = trials[0].fitted
     assert fitted is not None
     weights, intercept = fitted["weights"], fitted["intercept"]
-    return LinearModel(tuple(classes.tolist()), weights, intercept, fit=_facts(trials))
+    draws = fitted.get("draws")
+    return LinearModel(tuple(classes.tolist()), weights, intercept, fit=_facts(trials), draws=draws)

@@ -64,7 +64,7 @@ def linear_search(
         with WorkProgress("linear model with bag effects", "", 1, progress):
             return effect_trials(data, splits, kept)
     if data.fits(limits):
-        return linear_trials(data, splits, kept, progress)
+        return linear_trials(data, splits, kept, progress, limits)
     return trials_in_pieces(data, splits, kept, progress, limits)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from scipy.special import expit, logit
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError, Option
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bagwise.tables.model.known_bags import KnownBags
 
 MISSING = "(missing)"
+_LEAST = 1e-6  # share whose logit is taken
 ANSWER = ("class", "rows", "share", "low", "high", "least", "most")  # its columns beside groups
 
 
@@ -120,7 +122,7 @@ def estimate_shares(
     in_known = None
     if model.known_bags is not None and places is not None:
         in_known = _sums(copies * (places < len(model.known_bags.names)), group, G)
-    reach = None
+    ends: list[FloatArray] = []
     X = inputs.astype(np.float64) if known is not None else None
     if known is None or X is None:
         log_probs = model.log_probs(inputs)
@@ -134,20 +136,21 @@ def estimate_shares(
         from bagwise.likelihood import group_shares_with_effects  # compiled, and seldom needed
 
         shares, errors = group_shares_with_effects(known, effects, X, places, group, G, copies)
-        reach = known.quantile() * errors
+        ends = _on_logits(shares, known.quantile() * errors)
     else:
-        shares, errors = known.group_shares(X, group, G, copies=copies)
-        p = known.fit.probabilities(X)
-        of_labels = _means(p * (1 - p), group, G, copies) / np.maximum(rows, 1)[:, None]
-        reach = known.quantile() * np.sqrt(errors**2 + of_labels)
+        from bagwise.likelihood.share_intervals import share_intervals
+
+        shares, *ends = share_intervals(known, X, group, G, copies)
     bounds = None if found is None else _bounds(found, codes, G)
+    if bounds is not None:
+        shares, *ends = (np.clip(x, bounds[..., 0], bounds[..., 1]) for x in (shares, *ends))
     return [
         GroupShare(
             group=names[g],
             label=label,
             rows=int(rows[g]),
             share=float(shares[g, c]),
-            interval=_around(shares[g, c], reach, g, c),
+            interval=(float(ends[0][g, c]), float(ends[1][g, c])) if ends else None,
             bounds=None if bounds is None else (float(bounds[g, c, 0]), float(bounds[g, c, 1])),
             of_known_bags=None if in_known is None else int(in_known[g]),
         )
@@ -194,10 +197,13 @@ def _bags_of_rows(known: KnownBags, source: RowSource, names: Sequence[str]) -> 
     return places
 
 
-def _around(share: float, reach: FloatArray | None, g: int, c: int) -> tuple[float, float] | None:
-    if reach is None:
-        return None
-    return max(float(share - reach[g, c]), 0.0), min(float(share + reach[g, c]), 1.0)
+def _on_logits(shares: FloatArray, reach: FloatArray) -> list[FloatArray]:
+    """The ends of intervals (G, C) that reach so far by the delta method, on the scale of logits:
+    they are within 0 and 1, and longer toward the middle.
+    """
+    z = logit(np.clip(shares, _LEAST, 1 - _LEAST))
+    reach = reach / np.maximum(shares * (1 - shares), _LEAST)
+    return [expit(z - reach), expit(z + reach)]
 
 
 def _sums(copies: IntArray, group: IntArray, n_groups: int) -> IntArray:

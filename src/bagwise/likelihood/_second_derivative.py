@@ -1,0 +1,69 @@
+"""The inverse of the second derivative of the penalized likelihood, observed or expected."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
+
+from bagwise.bags import FloatArray
+from bagwise.likelihood._information import expected_information
+from bagwise.likelihood._optimize import Point, Problem
+from bagwise.likelihood.objective import BagLikelihood
+from bagwise.posterior import lattice_states
+
+_STEP = 1e-4  # of these differences, in standard errors
+_LEAST = 0.3  # least ratio of observed to expected information that is believed
+
+
+def inverse_information(
+    likelihood: BagLikelihood, problem: Problem, point: Point, most_steps: float
+) -> FloatArray:
+    """(P, P) the inverse of the information at a point, the penalty included: the observed one if
+    that is exact and takes no more elementary steps than these, else the expected one.
+    """
+    expected = expected_information(likelihood, point.theta, point.found, point.tau)
+    expected = with_penalty(expected, problem.penalty)
+    if can_be_observed(likelihood, point.theta.size, most_steps):
+        return inverse_observed(problem, point, expected)
+    return inverse_of(expected)
+
+
+def can_be_observed(likelihood: BagLikelihood, n_parameters: int, most_steps: float) -> bool:
+    """Whether likelihoods are exact, and differences of the gradient take no more steps."""
+    bags = likelihood.bags
+    steps = n_parameters * (lattice_states(bags) * bags.n_classes).sum()
+    return bool(likelihood.exact and steps <= most_steps)
+
+
+def with_penalty(information: FloatArray, penalty: FloatArray) -> FloatArray:
+    """(P, P) information with the penalty (d, D), and a little so that it has an inverse."""
+    found: FloatArray = information + np.diag(penalty.ravel())
+    found[np.diag_indices(len(found))] += 1e-9 * np.diagonal(found).max()
+    return found
+
+
+def inverse_of(information: FloatArray) -> FloatArray:
+    """The inverse of a positive definite matrix."""
+    inverse: FloatArray = cho_solve(cho_factor(information), np.eye(len(information)))
+    return inverse
+
+
+def inverse_observed(problem: Problem, point: Point, expected: FloatArray) -> FloatArray:
+    """The inverse of the second derivative, by differences of the gradient.
+
+    Where it is much smaller than the expected information, or negative, as it can be by chance with
+    few bags, a share of that takes its place.
+    """
+    theta, P = point.theta, point.theta.size
+    second = np.empty((P, P))
+    for i, size in enumerate(_STEP / np.sqrt(np.diagonal(expected))):
+        step = np.zeros(P)
+        step[i] = size
+        moved = problem.at(theta + step.reshape(theta.shape), point.tau).gradient
+        second[i] = (moved - point.gradient).ravel() / size
+    lower = cholesky(expected, lower=True)
+    half = solve_triangular(lower, (second + second.T) / 2, lower=True)
+    values, vectors = np.linalg.eigh(solve_triangular(lower, half.T, lower=True))
+    root = solve_triangular(lower, vectors, lower=True, trans="T")
+    inverse: FloatArray = (root / np.maximum(values, _LEAST)) @ root.T
+    return inverse

@@ -1,0 +1,194 @@
+"""A linear model averaged over what bags leave open: its coefficients and their prior's variance.
+
+Counts cannot tell that a model is too sure within bags. So nothing here is chosen on held-out bags:
+the prior is weighted by how probable it makes the counts, and predictions are means over draws of
+the coefficients. Those that the bags do not determine are drawn from the prior, and cancel.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.checks import whole
+from bagwise.likelihood._optimize import Problem
+from bagwise.likelihood._second_derivative import inverse_information
+from bagwise.likelihood.coefficients import LinearFit
+from bagwise.likelihood.coordinates import contrasts
+from bagwise.likelihood.linear_fit import fit_linear, occurring
+from bagwise.likelihood.objective import BagLikelihood, checked_features
+from bagwise.likelihood.ridge import FOLD_TOLERANCE
+from bagwise.limits import LIMITS, Limits
+
+# Variances of logits, of a row at random, that the prior is tried with,
+VARIANCES = 10.0 ** np.arange(-2.5, 1.6, 0.5)
+# and what is known of them beforehand: a normal distribution of their logarithm.
+_CENTER, _SPREAD = np.log(0.3), 1.15
+_LEAST_WEIGHT = 0.02  # of a variance that is kept
+
+
+@dataclass(frozen=True)
+class Component:
+    """The coefficients' posterior with one variance of the prior, by Laplace's approximation.
+
+    Attributes:
+        fit: its mode.
+        classes: the numbers of those that bags have; the coefficients of others are fixed.
+        root: (P, P) R, so that R R' is the covariance in the coordinates of `contrasts`.
+        log_evidence: log P(S|X) of all bags, a mean over the prior.
+        weight: of this variance among all.
+    """
+
+    fit: LinearFit
+    classes: IntArray
+    root: FloatArray
+    log_evidence: float
+    weight: float
+
+    def drawn(self, normal: FloatArray) -> FloatArray:
+        """(S, d + 1, C) coefficients, the intercept last, from standard normal numbers (S, P)."""
+        shift = (normal @ self.root.T).reshape(len(normal), len(self.fit.weights) + 1, -1)
+        center = np.vstack([self.fit.weights, self.fit.intercept])
+        found = np.repeat(center[None], len(normal), axis=0)
+        found[:, :, self.classes] += shift @ contrasts(len(self.classes)).T
+        return found
+
+
+@dataclass(frozen=True)
+class PosteriorOfPriors:
+    """Posteriors of the coefficients for several variances of the prior, with their weights.
+
+    Attributes:
+        components: those that matter, the strongest prior first; weights sum to 1.
+        path: (ridge, log evidence) of all that were tried, in that order; what is known of the
+            prior beforehand is part of it.
+    """
+
+    components: tuple[Component, ...]
+    path: tuple[tuple[float, float], ...]
+
+    @property
+    def best(self) -> Component:
+        """The one of the largest weight."""
+        return max(self.components, key=lambda component: component.weight)
+
+    def draws(self, pairs: int = 64, seed: int = 0) -> FloatArray:
+        """(2 pairs, d + 1, C) coefficients, in pairs on opposite sides of a mode.
+
+        As many of each component as its weight says.
+        """
+        whole(1, 2**20)(pairs, "pairs")
+        rng = np.random.default_rng(seed)
+        weights = np.array([component.weight for component in self.components])
+        ends = np.round(np.cumsum(weights) * pairs).astype(int)
+        drawn = []
+        for component, n in zip(self.components, np.diff(ends, prepend=0), strict=True):
+            normal = rng.standard_normal((n, len(component.root)))
+            drawn.append(component.drawn(np.concatenate([normal, -normal])))
+        return np.concatenate(drawn)
+
+
+def fit_by_evidence(
+    X: npt.ArrayLike,
+    bags: Bags,
+    *,
+    limits: Limits = LIMITS,
+    watch: Callable[[], None] | None = None,
+) -> PosteriorOfPriors:
+    """Fit a linear model with a normal prior of its weights, averaged over the prior's variance.
+
+    The prior is N(0, 1 / ridge) for each weight. What is tried is not a ridge but the variance v
+    that the prior gives the logits of a row at random, ridge = (sum of the columns' variances) / v:
+    so it does not matter how many columns there are. Beforehand, log v is normal around log .3 with
+    a standard deviation of 1.15. Without that, a few large bags, which many coefficients explain
+    to the last instance, would call for a prior without bounds.
+
+    Args:
+        X: (N, d) standardized features, sorted by bag.
+        limits: how long a second derivative may take.
+        watch: called after each fit.
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 2))
+    >>> bags = Bags.from_labels((X[:, 0] + rng.logistic(size=300) > 0).astype(int), [10] * 30)
+    >>> found = fit_by_evidence(X, bags)
+    >>> slopes = found.draws()[:, :, 1] - found.draws()[:, :, 0]
+    >>> bool(abs(slopes.mean(axis=0)[0] - 1) < 3 * slopes.std(axis=0)[0])
+    True
+    """
+    features = checked_features(X, bags)
+    spread = _spread_of_columns(features, bags)
+    found: list[Component] = []
+    start = None
+    for variance in VARIANCES.tolist():
+        ridge = spread / variance if spread > 0 else 1.0
+        component = _component(features, bags, ridge, start, limits)
+        log_prior = -0.5 * ((np.log(variance) - _CENTER) / _SPREAD) ** 2
+        component = replace(component, log_evidence=component.log_evidence + log_prior)
+        start = component.fit
+        found.append(component)
+        if watch is not None:
+            watch()
+        if spread == 0 or len(component.root) == 0:
+            break  # there is nothing to choose
+    return _weighted(found)
+
+
+def refit(
+    posterior: PosteriorOfPriors, X: FloatArray, bags: Bags, limits: Limits = LIMITS
+) -> PosteriorOfPriors:
+    """The same priors with the same weights, fitted to some of the bags (rows X)."""
+    again = [
+        replace(_component(X, bags, old.fit.ridge, old.fit, limits), weight=old.weight)
+        for old in posterior.components
+    ]
+    return replace(posterior, components=tuple(again))
+
+
+def _spread_of_columns(X: FloatArray, bags: Bags) -> float:
+    """The sum of the variances of columns (N, d)."""
+    share = bags.copies / bags.total
+    return float((share @ (X - share @ X) ** 2).sum())
+
+
+def _component(
+    X: FloatArray, bags: Bags, ridge: float, start: LinearFit | None, limits: Limits
+) -> Component:
+    """The posterior with this ridge, of weight 1."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
+        fit = fit_linear(X, bags, ridge, start=start, tolerance=FOLD_TOLERANCE)
+    part, classes = occurring(bags)
+    root = np.zeros((0, 0))
+    log_evidence = fit.log_likelihood
+    if len(classes) > 1:
+        likelihood = BagLikelihood(X, part)
+        problem = Problem(likelihood, ridge)
+        point = problem.at(fit.theta(classes), 0.0)
+        inverse = inverse_information(likelihood, problem, point, limits.evidence_steps)
+        values, vectors = np.linalg.eigh((inverse + inverse.T) / 2)
+        values = np.maximum(values, 1e-12 * values.max())
+        root = vectors * np.sqrt(values)
+        of_weights = X.shape[1] * (len(classes) - 1)
+        log_evidence = 0.5 * float(np.log(values).sum() + of_weights * np.log(ridge)) - point.value
+    return Component(fit, classes, root, log_evidence, 1.0)
+
+
+def _weighted(found: Sequence[Component]) -> PosteriorOfPriors:
+    """With weights by evidence, without components of next to none."""
+    evidence = np.array([component.log_evidence for component in found])
+    weights = np.exp(evidence - evidence.max())
+    weights[weights < _LEAST_WEIGHT * weights.sum()] = 0.0
+    weights /= weights.sum()
+    kept = tuple(
+        replace(component, weight=weight)
+        for component, weight in zip(found, weights.tolist(), strict=True)
+        if weight > 0
+    )
+    path = tuple((component.fit.ridge, component.log_evidence) for component in found)
+    return PosteriorOfPriors(kept, path)
