@@ -61,7 +61,7 @@ class Limits:
     dense_piece_bytes: int = 1 << 26
     step_bytes: int = 1 << 31
     observed_steps: float = 2e9
-    evidence_steps: float = 2e8
+    evidence_steps: float = 2e6
 
 
 LIMITS = Limits()

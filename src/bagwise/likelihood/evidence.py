@@ -2,7 +2,8 @@
 
 Counts cannot tell that a model is too sure within bags. So nothing here is chosen on held-out bags:
 the prior is weighted by how probable it makes the counts, and predictions are means over draws of
-the coefficients. Those that the bags do not determine are drawn from the prior, and cancel.
+the coefficients. Those that the bags do not determine are drawn from the prior, and cancel. Where
+bags differ by more than the model expects, each of them counts less.
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import whole
+from bagwise.likelihood._information import expected_information, leveraged_scores
 from bagwise.likelihood._optimize import Problem
-from bagwise.likelihood._second_derivative import inverse_information
+from bagwise.likelihood._second_derivative import (
+    inverse_information,
+    inverse_of,
+    with_penalty,
+)
 from bagwise.likelihood.coefficients import LinearFit
 from bagwise.likelihood.coordinates import contrasts
 from bagwise.likelihood.linear_fit import fit_linear, occurring
@@ -30,6 +36,8 @@ VARIANCES = 10.0 ** np.arange(-2.5, 1.6, 0.5)
 # and what is known of them beforehand: a normal distribution of their logarithm.
 _CENTER, _SPREAD = np.log(0.3), 1.15
 _LEAST_WEIGHT = 0.02  # of a variance that is kept
+# In what order it is seen how far bags differ: the first ones tell most of the time.
+_LOOKED_AT = sorted(VARIANCES.tolist(), key=lambda variance: abs(np.log(variance) - _CENTER))
 
 
 @dataclass(frozen=True)
@@ -65,11 +73,13 @@ class PosteriorOfPriors:
 
     Attributes:
         components: those that matter, the strongest prior first; weights sum to 1.
+        dispersion: by which the log-likelihood was divided, see `fit_by_evidence`.
         path: (ridge, log evidence) of all that were tried, in that order; what is known of the
             prior beforehand is part of it.
     """
 
     components: tuple[Component, ...]
+    dispersion: float
     path: tuple[tuple[float, float], ...]
 
     @property
@@ -108,6 +118,11 @@ def fit_by_evidence(
     a standard deviation of 1.15. Without that, a few large bags, which many coefficients explain
     to the last instance, would call for a prior without bounds.
 
+    Bags that differ for other reasons than their rows say less than the likelihood takes them to.
+    By how much shows in their scores, which then vary by more than the information. The
+    log-likelihood is divided by that ratio, if it is above 1, with the variance for which it is
+    least. A ridge is that of the undivided likelihood.
+
     Args:
         X: (N, d) standardized features, sorted by bag.
         limits: how long a second derivative may take.
@@ -123,20 +138,20 @@ def fit_by_evidence(
     """
     features = checked_features(X, bags)
     spread = _spread_of_columns(features, bags)
+    dispersion = _dispersion(features, bags, spread)
     found: list[Component] = []
     start = None
     for variance in VARIANCES.tolist():
-        ridge = spread / variance if spread > 0 else 1.0
-        component = _component(features, bags, ridge, start, limits)
+        ridge = _ridge(dispersion * spread, variance)
+        component = _component(features, bags, ridge, dispersion, start, limits)
         log_prior = -0.5 * ((np.log(variance) - _CENTER) / _SPREAD) ** 2
-        component = replace(component, log_evidence=component.log_evidence + log_prior)
+        found.append(replace(component, log_evidence=component.log_evidence + log_prior))
         start = component.fit
-        found.append(component)
         if watch is not None:
             watch()
         if spread == 0 or len(component.root) == 0:
             break  # there is nothing to choose
-    return _weighted(found)
+    return _weighted(found, dispersion)
 
 
 def refit(
@@ -144,7 +159,10 @@ def refit(
 ) -> PosteriorOfPriors:
     """The same priors with the same weights, fitted to some of the bags (rows X)."""
     again = [
-        replace(_component(X, bags, old.fit.ridge, old.fit, limits), weight=old.weight)
+        replace(
+            _component(X, bags, old.fit.ridge, posterior.dispersion, old.fit, limits),
+            weight=old.weight,
+        )
         for old in posterior.components
     ]
     return replace(posterior, components=tuple(again))
@@ -156,30 +174,68 @@ def _spread_of_columns(X: FloatArray, bags: Bags) -> float:
     return float((share @ (X - share @ X) ** 2).sum())
 
 
-def _component(
-    X: FloatArray, bags: Bags, ridge: float, start: LinearFit | None, limits: Limits
-) -> Component:
-    """The posterior with this ridge, of weight 1."""
+def _ridge(spread: float, variance: float) -> float:
+    """Rounded, so that it does not depend on the order of rows."""
+    return float(f"{spread / variance:.9g}") if spread > 0 else 1.0
+
+
+def _dispersion(X: FloatArray, bags: Bags, spread: float) -> float:
+    """The least ratio, 1 or more, of the variation of bags' scores to what the information says."""
+    part, classes = occurring(bags)
+    if len(classes) == 1 or spread == 0:
+        return 1.0
+    likelihood = BagLikelihood(X, part)
+    least, start = np.inf, None
+    for variance in _LOOKED_AT:
+        problem = Problem(likelihood, _ridge(spread, variance))
+        start = _mode(X, bags, _ridge(spread, variance), start)
+        theta = start.theta(classes)
+        found = problem.at(theta, 0.0).found
+        information = expected_information(likelihood, theta, found, 0.0)
+        inverse = inverse_of(with_penalty(information, problem.penalty))
+        scores = leveraged_scores(likelihood, theta, found, 0.0, inverse)
+        ratio = ((scores @ inverse) * scores).sum() / (inverse * information).sum()
+        least = min(least, float(ratio))
+        if least <= 1:
+            return 1.0
+    return least
+
+
+def _mode(X: FloatArray, bags: Bags, ridge: float, start: LinearFit | None) -> LinearFit:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
-        fit = fit_linear(X, bags, ridge, start=start, tolerance=FOLD_TOLERANCE)
+        return fit_linear(X, bags, ridge, start=start, tolerance=FOLD_TOLERANCE)
+
+
+def _component(
+    X: FloatArray,
+    bags: Bags,
+    ridge: float,
+    dispersion: float,
+    start: LinearFit | None,
+    limits: Limits,
+) -> Component:
+    """The posterior with this ridge and the likelihood divided by the dispersion, of weight 1.
+
+    Its mode is that of the undivided likelihood with this ridge. The prior's precision is
+    ridge / dispersion, and the covariance that of the undivided likelihood times the dispersion.
+    """
+    fit = _mode(X, bags, ridge, start)
     part, classes = occurring(bags)
-    root = np.zeros((0, 0))
-    log_evidence = fit.log_likelihood
-    if len(classes) > 1:
-        likelihood = BagLikelihood(X, part)
-        problem = Problem(likelihood, ridge)
-        point = problem.at(fit.theta(classes), 0.0)
-        inverse = inverse_information(likelihood, problem, point, limits.evidence_steps)
-        values, vectors = np.linalg.eigh((inverse + inverse.T) / 2)
-        values = np.maximum(values, 1e-12 * values.max())
-        root = vectors * np.sqrt(values)
-        of_weights = X.shape[1] * (len(classes) - 1)
-        log_evidence = 0.5 * float(np.log(values).sum() + of_weights * np.log(ridge)) - point.value
-    return Component(fit, classes, root, log_evidence, 1.0)
+    if len(classes) == 1:
+        return Component(fit, classes, np.zeros((0, 0)), fit.log_likelihood, 1.0)
+    likelihood = BagLikelihood(X, part)
+    problem = Problem(likelihood, ridge)
+    point = problem.at(fit.theta(classes), 0.0)
+    inverse = inverse_information(likelihood, problem, point, limits.evidence_steps)
+    values, vectors = np.linalg.eigh(dispersion * (inverse + inverse.T) / 2)
+    values = np.maximum(values, 1e-12 * values.max())
+    precisions = X.shape[1] * (len(classes) - 1) * np.log(ridge / dispersion)
+    log_evidence = 0.5 * float(np.log(values).sum() + precisions) - point.value / dispersion
+    return Component(fit, classes, vectors * np.sqrt(values), log_evidence, 1.0)
 
 
-def _weighted(found: Sequence[Component]) -> PosteriorOfPriors:
+def _weighted(found: Sequence[Component], dispersion: float) -> PosteriorOfPriors:
     """With weights by evidence, without components of next to none."""
     evidence = np.array([component.log_evidence for component in found])
     weights = np.exp(evidence - evidence.max())
@@ -191,4 +247,4 @@ def _weighted(found: Sequence[Component]) -> PosteriorOfPriors:
         if weight > 0
     )
     path = tuple((component.fit.ridge, component.log_evidence) for component in found)
-    return PosteriorOfPriors(kept, path)
+    return PosteriorOfPriors(kept, dispersion, path)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, logit, softmax
+from scipy.special import expit, log_softmax, logit
 
-from bagwise.bags import FloatArray, IntArray
+from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.likelihood._information import count_covariances
 from bagwise.likelihood.coefficient_covariance import Covariance
+from bagwise.likelihood.linear_fit import occurring
+from bagwise.likelihood.objective import BagLikelihood
+from bagwise.posterior import bag_posterior
 
 _REPEATED = 8  # labels that are drawn for each draw of coefficients
+_PAIRS_COUNTED = 32  # of draws of coefficients whose posteriors given counts are computed
 _ROWS = 16_384  # whose probabilities are held at a time
 _NORMAL = 1.959963984540054
 _LEAST = 1e-6  # share whose logit is taken
@@ -52,39 +57,165 @@ def share_intervals(
     """
     features = np.asarray(X, dtype=np.float64)
     _, gradient = covariance.group_slopes(features, groups, n_groups, copies)
+    drawn, variances, rows = _drawn(covariance.draws(seed=seed), features, groups, n_groups, copies)
     stretch = covariance.stretch_of(gradient) * covariance.quantile(level) / _NORMAL
-    order = np.argsort(groups, kind="stable")
-    drawn, of_labels, rows = _drawn(
-        covariance.draws(seed=seed), features, groups, n_groups, copies, order
-    )
+    return drawn.mean(axis=0), *_ends(drawn, stretch, variances, rows, level, seed)
+
+
+def counted_share_intervals(
+    covariance: Covariance,
+    X: npt.ArrayLike,
+    bags: Bags,
+    groups: IntArray,
+    n_groups: int,
+    *,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Likewise among rows that were counted: given the counts of their bags, (G, C) each.
+
+    For each draw of coefficients, probabilities are those given the counts. So is the variance of
+    labels: of the rows A of a group in a bag, with all other rows B, it is
+
+        v_A v_B / (v_A + v_B) n / (n - 1)
+
+    where v is a sum of w (1 - w) and n the square of that sum over the bag, divided by the sum of
+    squares: the number of rows that are in doubt. It is exact for rows that are alike. Where a count is not exact, its own variance is added.
+
+    Args:
+        covariance: of a fit without bag effects.
+        X: (N, d) features, sorted by bag.
+        bags: what is known of the counts.
+        groups: (N,) the group of each row.
+        n_groups: G. A group without rows gets NaN.
+        level: of the interval.
+
+    >>> from bagwise.likelihood import covariance, fit_linear
+    >>> X = np.random.default_rng(0).normal(size=(60, 1))
+    >>> bags = Bags.from_labels((X[:, 0] > 0).astype(int), [3] * 20)
+    >>> known = covariance(X, bags, fit_linear(X, bags))
+    >>> everything = np.zeros(60, dtype=int)
+    >>> share, low, high = counted_share_intervals(known, X, bags, everything, 1)
+    >>> np.round([share[0, 1], low[0, 1], high[0, 1], (X > 0).mean()], 6).tolist()
+    [0.533333, 0.533333, 0.533333, 0.533333]
+    """
+    features = np.asarray(X, dtype=np.float64)
+    _, gradient = covariance.group_slopes(features, groups, n_groups, bags.copies)
+    stretch = covariance.stretch_of(gradient) * covariance.quantile(level) / _NORMAL
+    rows = _rows_of(groups, n_groups, bags.copies)
+    drawn = []
+    mean = np.zeros((len(features), bags.n_classes))
+    draws = covariance.draws(_PAIRS_COUNTED, seed)
+    for coefficients in draws:
+        w = bag_posterior(_log_probs(features, coefficients), bags).weights
+        mean += w / len(draws)
+        drawn.append(_sums(bags.copies[:, None] * w, groups, n_groups) / rows)
+    variances = _given_counts(mean, bags, groups, n_groups)
+    if not bags.is_sharp.all():
+        variances += _of_counts(covariance, features, mean, bags, groups, n_groups)
+    ends = _ends(np.array(drawn), stretch, variances, rows, level, seed)
+    return np.mean(drawn, axis=0), *ends
+
+
+def _ends(
+    drawn: FloatArray,
+    stretch: FloatArray,
+    variances: FloatArray,
+    rows: FloatArray,
+    level: float,
+    seed: int,
+) -> tuple[FloatArray, FloatArray]:
+    """The ends of intervals (G, C) from drawn shares (S, G, C), by how much these are stretched,
+    and the variance of labels.
+    """
     z = logit(np.clip(drawn, _LEAST, 1 - _LEAST))
     median = np.median(z, axis=0)
     stretched = expit(median + stretch * (z - median))
     noise = np.random.default_rng(seed + 1).standard_normal((_REPEATED, *stretched.shape))
-    counts = np.round(stretched * rows + np.sqrt(of_labels) * noise)
+    counts = np.round(stretched * rows + np.sqrt(variances) * noise)
     counts = np.clip(counts, 0.0, rows).reshape(-1, *drawn.shape[1:])
     tail = (1.0 - level) / 2
     low, high = np.quantile(counts, [tail, 1.0 - tail], axis=0, method="closest_observation")
-    return drawn.mean(axis=0), low / rows, high / rows
+    return low / rows, high / rows
+
+
+def _given_counts(w: FloatArray, bags: Bags, groups: IntArray, G: int) -> FloatArray:
+    """(G, C) the variance of the number of labels in groups, given exact counts of bags."""
+    v = w * (1.0 - w)
+    start = bags.offsets[:-1]
+    of_bag = np.add.reduceat(bags.copies[:, None] * v, start)
+    squares = np.add.reduceat(bags.copies[:, None] * v**2, start)
+    # Rows that are sure leave the others fewer to change places with.
+    n = np.maximum(of_bag**2 / np.maximum(squares, 1e-300), 1.0)
+    factor = np.minimum(n / np.maximum(n - 1.0, 1e-9), 2.0)
+    pairs, bag, group, pair = _pairs(bags, groups, G)
+    own = _sums(bags.copies[:, None] * v, pair, len(pairs))
+    others = np.maximum(of_bag[bag] - own, 0.0)
+    variances = factor[bag] * own * others / np.maximum(of_bag[bag], 1e-300)
+    return _sums(variances, group, G)
+
+
+def _of_counts(
+    covariance: Covariance, X: FloatArray, w: FloatArray, bags: Bags, groups: IntArray, G: int
+) -> FloatArray:
+    """(G, C) what the counts themselves add where they are not exact: a group's part in them."""
+    part, classes = occurring(bags)
+    likelihood = BagLikelihood(X, part)
+    spread = count_covariances(likelihood, covariance.fit.theta(classes))
+    of_class = np.zeros((len(bags), bags.n_classes))
+    basis = likelihood.basis
+    of_class[:, classes] = np.einsum("ce,bef,cf->bc", basis, spread, basis, optimize=True)
+    of_class[bags.is_sharp] = 0.0
+    v = bags.copies[:, None] * w * (1.0 - w)
+    of_bag = np.add.reduceat(v, bags.offsets[:-1])
+    pairs, bag, group, pair = _pairs(bags, groups, G)
+    part_of = _sums(v, pair, len(pairs)) / np.maximum(of_bag[bag], 1e-300)
+    return _sums(part_of**2 * np.maximum(of_class[bag], 0.0), group, G)
+
+
+def _pairs(bags: Bags, groups: IntArray, G: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """The pairs of a bag and a group that have rows, the bag and the group of each, and (N,) the
+    pair of each row.
+    """
+    pairs, pair = np.unique(bags.bag_of_row * G + groups, return_inverse=True)
+    return pairs, pairs // G, pairs % G, pair.ravel()
 
 
 def _drawn(
-    draws: FloatArray, X: FloatArray, groups: IntArray, G: int, copies: IntArray, order: IntArray
+    draws: FloatArray, X: FloatArray, groups: IntArray, G: int, copies: IntArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Shares of each draw (S, G, C), the variance of the number of labels (G, C), and the number
     of instances (G, 1), NaN where there are none.
     """
     S, C = len(draws), draws.shape[2]
     sums, variances = np.zeros((S, G, C)), np.zeros((G, C))
+    order = np.argsort(groups, kind="stable")
     for first in range(0, len(order), _ROWS):
         some = order[first : first + _ROWS]
-        own, times = groups[some], copies[some, None].astype(np.float64)
-        present, starts = np.unique(own, return_index=True)
+        times = copies[some, None].astype(np.float64)
+        present, starts = np.unique(groups[some], return_index=True)
         rows = X[some]
         for place, coefficients in enumerate(draws):
-            p = softmax(rows @ coefficients[:-1] + coefficients[-1], axis=1)
+            p = np.exp(_log_probs(rows, coefficients))
             sums[place, present] += np.add.reduceat(times * p, starts)
             variances[present] += np.add.reduceat(times * p * (1.0 - p), starts) / S
-    rows_of = np.bincount(groups, copies, minlength=G)[:, None]
-    rows_of[rows_of == 0] = np.nan
+    rows_of = _rows_of(groups, G, copies)
     return sums / rows_of, variances, rows_of
+
+
+def _log_probs(X: FloatArray, coefficients: FloatArray) -> FloatArray:
+    """(N, C) by coefficients (d + 1, C), the intercept last."""
+    found: FloatArray = log_softmax(X @ coefficients[:-1] + coefficients[-1], axis=1)
+    return found
+
+
+def _rows_of(groups: IntArray, G: int, copies: IntArray) -> FloatArray:
+    """(G, 1) the number of instances of groups, NaN where there are none."""
+    rows: FloatArray = np.bincount(groups, copies, minlength=G)[:, None]
+    rows[rows == 0] = np.nan
+    return rows
+
+
+def _sums(values: FloatArray, place: IntArray, n: int) -> FloatArray:
+    """(n, C) sums of values (N, C) over the rows of each place."""
+    return np.stack([np.bincount(place, v, minlength=n) for v in values.T], axis=1)

@@ -107,6 +107,7 @@ def averaged(
         "chosen": np.array(0),
         "log_probs": log_probs.astype(np.float32),
         "draws": posterior.draws(),
+        "dispersion": np.array(posterior.dispersion),
         "path": np.array(posterior.path),
     }
 

@@ -80,7 +80,9 @@ def found_intervals(
     if chosen.fitted is None or chosen.ridge is None:
         return {}
     tau = chosen.fitted_tau or 0.0
-    model = fit_of(chosen.fitted["weights"], chosen.fitted["intercept"], chosen.ridge, tau)
+    # Where bags differ, intervals say so by how much they disagree, not by a stronger ridge.
+    ridge = chosen.ridge / float(chosen.fitted.get("dispersion", 1.0))
+    model = fit_of(chosen.fitted["weights"], chosen.fitted["intercept"], ridge, tau)
     if not data.fits(limits):
         bags = splits[0][0]
         return kept.once(

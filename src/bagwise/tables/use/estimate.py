@@ -12,6 +12,7 @@ from scipy.special import expit, logit
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError, Option
+from bagwise.posterior import bag_posterior
 from bagwise.tables.encode.columns import Columns, Surprises
 from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.labels.counts import Counts
@@ -40,7 +41,7 @@ class GroupShare:
         label: the class.
         rows: how many the group has.
         share: of the class.
-        interval: of 95%, by the delta method; None of a model that is not known so well.
+        interval: of 95%; None of a model that is not known so well.
         bounds: least and largest share that the bags' counts allow, whatever the model says; None
             where the counts were not given.
         of_known_bags: how many of the rows are of bags that the model knows; None of a model
@@ -69,16 +70,18 @@ def estimate_shares(
 ) -> list[GroupShare]:
     """The share of each class among the rows of each group, with a 95% interval.
 
-    The interval allows for the coefficients, by the delta method with bags as what is sampled, and
-    for the labels of the very rows: a group of three rows has no share of .4. With bag effects it
-    allows for these too, and rows of bags that the model knows have their effect. Only of a linear
-    model with intervals; of another, shares and bounds alone.
+    The interval allows for the coefficients, of which there are draws, for bags that disagree, and
+    for the labels of the very rows: a group of three rows has no share of .4. With `counts`, shares
+    and intervals are those given the counts (of one grouping), and within the bounds that follow
+    from these alone. With bag effects it allows for these too, by the delta method, and rows of
+    bags that the model knows have their effect. Only of a linear model with intervals; of another,
+    shares and bounds alone.
 
     Args:
         model: a fitted one.
         data: rows with the model's feature columns and those of `by`.
         by: columns whose values make the groups.
-        counts: the rows' bags and their counts: then the bounds that follow from these are given.
+        counts: the rows' bags and their counts, which shares then are given.
         bag: columns that name the rows' bags, for a model with bag effects; if not given, those of
             `counts`, or those that it was fitted with.
         weights: the column that says how many identical rows each row stands for; that of the fit
@@ -130,6 +133,8 @@ def estimate_shares(
         if model.known_bags is not None and places is not None:
             own = np.minimum(places, len(model.known_bags.names))
             p = model.known_bags.probabilities(log_probs, own)
+        elif found is not None and found.groupings is None:
+            p = bag_posterior(log_probs, found.targets.bags).weights
         shares = _means(p, group, G, copies)
     elif effects is not None:
         assert places is not None
@@ -138,9 +143,12 @@ def estimate_shares(
         shares, errors = group_shares_with_effects(known, effects, X, places, group, G, copies)
         ends = _on_logits(shares, known.quantile() * errors)
     else:
-        from bagwise.likelihood.share_intervals import share_intervals
+        from bagwise.likelihood.share_intervals import counted_share_intervals, share_intervals
 
-        shares, *ends = share_intervals(known, X, group, G, copies)
+        if found is not None and found.groupings is None:
+            shares, *ends = counted_share_intervals(known, X, found.targets.bags, group, G)
+        else:
+            shares, *ends = share_intervals(known, X, group, G, copies)
     bounds = None if found is None else _bounds(found, codes, G)
     if bounds is not None:
         shares, *ends = (np.clip(x, bounds[..., 0], bounds[..., 1]) for x in (shares, *ends))
