@@ -452,8 +452,8 @@ def test_a_killed_fit_with_another_noise_is_not_gone_on_with(
     made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []
-    own = linear.fitted
-    monkeypatch.setattr(linear, "fitted", lambda *x: calls.append(1) or own(*x))
+    own = linear.averaged
+    monkeypatch.setattr(linear, "averaged", lambda *x: calls.append(1) or own(*x))
     monkeypatch.setattr("bagwise.tables.fitting.assess", lambda *x: 1 / 0)
     for width, new in ((2, 1), (2, 0), (3, 1)):
         calls.clear()

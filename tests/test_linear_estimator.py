@@ -42,20 +42,18 @@ def fitted() -> LLPClassifier:
     return LLPClassifier(model="linear").fit(X, BAGS, COUNTS)
 
 
-def test_the_defaults_give_the_model_of_bagwise_fit(fitted: LLPClassifier, tmp_path: Path) -> None:
+def test_the_defaults_agree_with_bagwise_fit(fitted: LLPClassifier, tmp_path: Path) -> None:
+    """One has a ridge chosen on held-out bags, the other is a mean over ridges."""
     rows = pd.DataFrame(X).add_prefix("x")
     rows.assign(bag=BAGS).to_csv(tmp_path / "rows.csv", index=False)
     pd.DataFrame(COUNTS, columns=["a", "b"]).rename_axis("bag").to_csv(tmp_path / "bags.csv")
     table = fit_table(tmp_path / "rows.csv", "bag", tmp_path / "bags.csv", model="linear")
     scaled = StandardScaler().fit_transform(X).astype(np.float32)
     theirs = np.exp(table.log_probs(scaled))
-    np.testing.assert_allclose(fitted.predict_proba(X), theirs, atol=1e-4)
-    assert fitted.likelihood_ is not None
-    assert table.facts.settings.ridge == fitted.likelihood_.ridge
-    assert table.facts.settings.temperature == fitted.temperature_
+    np.testing.assert_allclose(fitted.predict_proba(X), theirs, atol=0.1)
+    assert np.abs(fitted.predict_proba(X) - theirs).mean() < 0.03
     assert isinstance(table.model, LinearModel)
-    assert table.model.fit is not None
-    assert table.model.fit.objective == pytest.approx(fitted.likelihood_.objective, rel=1e-5)
+    assert table.model.draws is not None
 
 
 def test_the_defaults_are_accurate(fitted: LLPClassifier) -> None:

@@ -288,7 +288,7 @@ def _show_shares(names: list[str], found: list[GroupShare], is_relative: bool) -
     console.print(table)
     _say_fewer(len(shown), len(found))
     if "bounds" in ranges.values():
-        _say_bounds(found, is_relative)
+        _say_bounds(is_relative)
     if first.of_known_bags is not None:
         known = sum(group.of_known_bags or 0 for group in groups)
         show_known_bags(known, sum(group.rows for group in groups))
@@ -300,8 +300,8 @@ def _show_shares(names: list[str], found: list[GroupShare], is_relative: bool) -
         )
 
 
-def _say_bounds(found: list[GroupShare], is_relative: bool) -> None:
-    """What the bounds mean, and whether shares lie outside."""
+def _say_bounds(is_relative: bool) -> None:
+    """What the bounds mean."""
     if is_relative:
         console.print(
             "The label file has other totals, so the bounds hold only if its shares are those of "
@@ -309,15 +309,6 @@ def _say_bounds(found: list[GroupShare], is_relative: bool) -> None:
         )
     else:
         console.print("Given the counts of the bags, a share cannot lie outside its bounds.")
-    pairs = [(s.share, s.bounds) for s in found if s.bounds is not None]
-    outside = sum(not low - 5e-4 <= share <= high + 5e-4 for share, (low, high) in pairs)
-    if outside:
-        console.print(
-            f"{outside:,} of {len(pairs):,} estimated shares lie outside: the model does not use "
-            "the counts here. `bagwise label` does; where groups are bags, or nearly so, add up "
-            "its p_ columns.",
-            highlight=False,
-        )
 
 
 _RANGES = {"95% interval": "interval", "bounds": "bounds"}

@@ -132,6 +132,8 @@ def covariance(
         kind = "observed"
         inverse = inverse_observed(problem, point, expected)
     sandwich = _sandwich(inverse, outer, sampled, problem.penalty)
+    if overlap is not None:
+        inverse = overlap.degree * inverse  # what several groupings say of a row is one thing
     return _of_contrasts(fit, sandwich, inverse, classes, sampled, kind)
 
 

@@ -80,7 +80,8 @@ def counted_share_intervals(
         v_A v_B / (v_A + v_B) n / (n - 1)
 
     where v is a sum of w (1 - w) and n the square of that sum over the bag, divided by the sum of
-    squares: the number of rows that are in doubt. It is exact for rows that are alike. Where a count is not exact, its own variance is added.
+    squares: the number of rows that are in doubt. It is exact for rows that are alike. Where a
+    count is not exact, its own variance is added.
 
     Args:
         covariance: of a fit without bag effects.

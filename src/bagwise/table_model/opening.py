@@ -87,8 +87,9 @@ def fit(
             single bags (`keep_counts`), see `bagwise.tables.fit_options`.
 
     >>> import pyarrow as pa
-    >>> rows = pa.table({"ward": ["A", "A", "B", "B"] * 3, "age": [20, 60, 30, 35] * 3})
-    >>> counts = pa.table({"ward": ["A", "B"], "no": [3, 6], "yes": [3, 0]})
+    >>> rows = pa.table({"ward": ["A", "B", "C", "D"] * 3, "age": [20, 60, 30, 65, *range(30, 38)]})
+    >>> rows = pa.concat_tables([rows, pa.table({"ward": ["B", "D"] * 4, "age": [60, 70] * 4})])
+    >>> counts = pa.table({"ward": list("ABCD"), "no": [3, 2, 3, 2], "yes": [0, 5, 0, 5]})
     >>> model = fit(rows, bag="ward", labels=counts, model="linear", progress=False)
     >>> model.classes
     ['no', 'yes']
