@@ -12,6 +12,7 @@ from bagwise.likelihood.objective import BagLikelihood
 from bagwise.posterior import lattice_states
 
 _STEP = 1e-4  # of these differences, in standard errors
+_INTERCEPT_SPREAD = 2.0
 _LEAST = 0.3  # least ratio of observed to expected information that is believed
 
 
@@ -46,6 +47,18 @@ def inverse_of(information: FloatArray) -> FloatArray:
     """The inverse of a positive definite matrix."""
     inverse: FloatArray = cho_solve(cho_factor(information), np.eye(len(information)))
     return inverse
+
+
+def with_bounded_intercepts(inverse: FloatArray, n: int) -> FloatArray:
+    """The inverse of an information (P, P) with some more about the last n coefficients: that
+    intercepts are within two or so of their mode.
+
+    Of a class that bags hardly have, the likelihood is flat below its intercept, and steep above.
+    A normal distribution as wide as it is flat would make every other draw one of that class alone.
+    """
+    part = np.diag(np.full(n, _INTERCEPT_SPREAD**2)) + inverse[-n:, -n:]
+    found: FloatArray = inverse - inverse[:, -n:] @ np.linalg.solve(part, inverse[-n:])
+    return found
 
 
 def inverse_observed(problem: Problem, point: Point, expected: FloatArray) -> FloatArray:

@@ -19,6 +19,7 @@ from bagwise.likelihood._second_derivative import (
     can_be_observed,
     inverse_observed,
     inverse_of,
+    with_bounded_intercepts,
     with_penalty,
 )
 from bagwise.likelihood.coefficient_covariance import MAX_PARAMETERS, Covariance
@@ -183,6 +184,8 @@ def _of_contrasts(
     basis = contrasts(len(classes))
     d, D, C = len(fit.weights) + 1, basis.shape[1], len(fit.intercept)
     places = np.arange(d)
+    if D:
+        inverse = with_bounded_intercepts(inverse, D)
 
     def of_all(small: FloatArray) -> FloatArray:
         full = np.einsum("ce,iejf,df->icjd", basis, small.reshape(d, D, d, D), basis, optimize=True)

@@ -22,6 +22,7 @@ from bagwise.likelihood._optimize import Problem
 from bagwise.likelihood._second_derivative import (
     inverse_information,
     inverse_of,
+    with_bounded_intercepts,
     with_penalty,
 )
 from bagwise.likelihood.coefficients import LinearFit
@@ -228,7 +229,8 @@ def _component(
     problem = Problem(likelihood, ridge)
     point = problem.at(fit.theta(classes), 0.0)
     inverse = inverse_information(likelihood, problem, point, limits.evidence_steps)
-    values, vectors = np.linalg.eigh(dispersion * (inverse + inverse.T) / 2)
+    inverse = with_bounded_intercepts(dispersion * inverse, len(classes) - 1)
+    values, vectors = np.linalg.eigh((inverse + inverse.T) / 2)
     values = np.maximum(values, 1e-12 * values.max())
     precisions = X.shape[1] * (len(classes) - 1) * np.log(ridge / dispersion)
     log_evidence = 0.5 * float(np.log(values).sum() + precisions) - point.value / dispersion
