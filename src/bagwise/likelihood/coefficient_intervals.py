@@ -115,7 +115,8 @@ def covariance(
             "features."
         )
     if P == 0:
-        return _of_contrasts(fit, *[np.zeros((0, 0))] * 2, classes, len(bags), "expected")
+        nothing = np.zeros((0, 0))
+        return _of_contrasts(fit, nothing, nothing, classes, len(bags), "expected")
     theta, tau = fit.theta(classes), fit.bag_effects
     likelihood = BagLikelihood(features, part)
     problem = Problem(likelihood, fit.ridge)

@@ -212,7 +212,7 @@ def _log_probs(X: FloatArray, coefficients: FloatArray) -> FloatArray:
 
 def _rows_of(groups: IntArray, G: int, copies: IntArray) -> FloatArray:
     """(G, 1) the number of instances of groups, NaN where there are none."""
-    rows: FloatArray = np.bincount(groups, copies, minlength=G)[:, None]
+    rows = np.bincount(groups, copies, minlength=G).astype(np.float64)[:, None]
     rows[rows == 0] = np.nan
     return rows
 
