@@ -102,7 +102,7 @@ def test_a_count_that_is_not_exact_makes_intervals_longer() -> None:
     X, _, bags = generated(0)
     group = np.digitize(X[:, 0], [0.0])
     low, high = np.maximum(bags.counts - 2, 0), np.minimum(bags.counts + 2, 10)
-    loose = Bags.from_ranges(bags.sizes, low, high)
+    loose = Bags.from_ranges(low, high, bags.sizes)
     found = known(X, bags)
     exact, wide = (counted_share_intervals(found, X, b, group, 2) for b in (bags, loose))
     assert ((wide[2] - wide[1]) > (exact[2] - exact[1])).all()
