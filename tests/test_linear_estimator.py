@@ -1,4 +1,4 @@
-"""LLPClassifier(model="linear"): by maximum likelihood as bagwise fit does, or step by step."""
+"""LLPClassifier(model="linear"): by maximum likelihood, or step by step."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_the_linear_model_is_that_of_maximum_likelihood(plain: tuple[Path, str, 
     assert settings.model == "linear"
     assert settings.lr is settings.epochs is None
     assert settings.ridge is not None
-    assert "by maximum likelihood with ridge" in fit_words.settings(settings)
+    assert "averaged over its prior" in fit_words.settings(settings)
     assert model.facts.curve == []
     slope = slopes(model).tolist()
     assert 1.2 < slope[0] < 2.8  # 2, of columns that are nearly standard

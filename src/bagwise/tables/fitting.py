@@ -256,6 +256,7 @@ class _Fit:
                 seed=self.steps.seed,
                 temperature=fitted.temperature,
                 joint=chosen.joint,
+                averaged=chosen.fitted is not None and "draws" in chosen.fitted,
             ),
             tried=[trial.facts for trial in trials],
             folds=len(self.splits),

@@ -264,6 +264,8 @@ def settings(chosen: FitSettings) -> str:
         if chosen.log_odds is not None:
             name += f" with bag effects (log-odds vary by {chosen.log_odds:.2f})"
         name += " of all groupings together" * chosen.joint
+        if chosen.averaged:
+            return f"{name}, averaged over its prior (most probable ridge {chosen.ridge:.3g})"
         return f"{name}, by maximum likelihood with ridge {chosen.ridge:.3g}"
     epochs = counted(chosen.epochs or 0, "epoch", "epochs")
     return f"{name}, {chosen.method}, learning rate {chosen.lr:g}, {epochs}"

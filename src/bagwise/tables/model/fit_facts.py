@@ -130,7 +130,9 @@ class FitSettings:
 
     `lr` and `epochs` are of models trained by gradient descent, `ridge` of those fitted by maximum
     likelihood, `bag_effects` (tau) of those with bag effects, `joint` of those fitted to several
-    groupings together. The model's logits were divided by `temperature`, which its weights contain.
+    groupings together, `averaged` of those that predict by means over draws of their coefficients
+    (`ridge` is the most probable one). The model's logits were divided by `temperature`, which its
+    weights contain.
     """
 
     method: Text
@@ -143,6 +145,7 @@ class FitSettings:
     temperature: Annotated[float, Meta(gt=0, lt=100)] = 1.0
     bag_effects: Amount | None = None
     joint: bool = False
+    averaged: bool = False
 
     @property
     def log_odds(self) -> float | None:
