@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -57,7 +59,7 @@ def test_the_ratio_of_evidences_is_that_of_integrals() -> None:
 def test_draws_have_the_mean_and_covariance_of_their_component() -> None:
     X, bags = some_bags()
     best = fit_by_evidence(X, bags).best
-    alone = PosteriorOfPriors((best.__class__(**{**vars(best), "weight": 1.0}),), 1.0, ())
+    alone = PosteriorOfPriors((replace(best, weight=1.0),), 1.0, ())
     slopes = alone.draws(4000)[:, :2, 1] - alone.draws(4000)[:, :2, 0]
     wanted = best.fit.weights[:, 1] - best.fit.weights[:, 0]
     np.testing.assert_allclose(slopes.mean(axis=0), wanted, atol=1e-10)  # they come in pairs

@@ -17,6 +17,7 @@ _REPEATED = 8  # labels that are drawn for each draw of coefficients
 _PAIRS_COUNTED = 32  # of draws of coefficients whose posteriors given counts are computed
 _ROWS = 16_384  # whose probabilities are held at a time
 _NORMAL = 1.959963984540054
+_CELLS = 4_000_000  # numbers that are held at a time
 _LEAST = 1e-6  # share whose logit is taken
 
 
@@ -56,9 +57,8 @@ def share_intervals(
     [2.0, 3.0]
     """
     features = np.asarray(X, dtype=np.float64)
-    _, gradient = covariance.group_slopes(features, groups, n_groups, copies)
     drawn, variances, rows = _drawn(covariance.draws(seed=seed), features, groups, n_groups, copies)
-    stretch = covariance.stretch_of(gradient) * covariance.quantile(level) / _NORMAL
+    stretch = _stretch(covariance, features, groups, n_groups, copies, level)
     return drawn.mean(axis=0), *_ends(drawn, stretch, variances, rows, level, seed)
 
 
@@ -101,8 +101,7 @@ def counted_share_intervals(
     [0.533333, 0.533333, 0.533333, 0.533333]
     """
     features = np.asarray(X, dtype=np.float64)
-    _, gradient = covariance.group_slopes(features, groups, n_groups, bags.copies)
-    stretch = covariance.stretch_of(gradient) * covariance.quantile(level) / _NORMAL
+    stretch = _stretch(covariance, features, groups, n_groups, bags.copies, level)
     rows = _rows_of(groups, n_groups, bags.copies)
     drawn = []
     mean = np.zeros((len(features), bags.n_classes))
@@ -118,6 +117,23 @@ def counted_share_intervals(
     return np.mean(drawn, axis=0), *ends
 
 
+def _stretch(
+    covariance: Covariance, X: FloatArray, groups: IntArray, G: int, copies: IntArray, level: float
+) -> FloatArray:
+    """(G, C) by how much draws of shares are stretched: for bags that disagree, and Student's t."""
+    d, C = covariance.matrix.shape[:2]
+    order = np.argsort(groups, kind="stable")
+    found = np.empty((G, C))
+    size = max(_CELLS // (d * C * C), 1)  # groups whose derivatives are held at a time
+    for first in range(0, G, size):
+        n = min(size, G - first)
+        begin, end = np.searchsorted(groups, [first, first + n], sorter=order)
+        some = order[begin:end]
+        _, slopes = covariance.group_slopes(X[some], groups[some] - first, n, copies[some])
+        found[first : first + n] = covariance.stretch_of(slopes)
+    return found * (covariance.quantile(level) / _NORMAL)
+
+
 def _ends(
     drawn: FloatArray,
     stretch: FloatArray,
@@ -129,15 +145,21 @@ def _ends(
     """The ends of intervals (G, C) from drawn shares (S, G, C), by how much these are stretched,
     and the variance of labels.
     """
-    z = logit(np.clip(drawn, _LEAST, 1 - _LEAST))
-    median = np.median(z, axis=0)
-    stretched = expit(median + stretch * (z - median))
-    noise = np.random.default_rng(seed + 1).standard_normal((_REPEATED, *stretched.shape))
-    counts = np.round(stretched * rows + np.sqrt(variances) * noise)
-    counts = np.clip(counts, 0.0, rows).reshape(-1, *drawn.shape[1:])
-    tail = (1.0 - level) / 2
-    low, high = np.quantile(counts, [tail, 1.0 - tail], axis=0, method="closest_observation")
-    return low / rows, high / rows
+    S, G, C = drawn.shape
+    tail, rng = (1.0 - level) / 2, np.random.default_rng(seed + 1)
+    low, high = np.empty((G, C)), np.empty((G, C))
+    size = max(_CELLS // (_REPEATED * S * C), 1)  # groups whose labels are drawn at a time
+    for first in range(0, G, size):
+        some = slice(first, first + size)
+        z = logit(np.clip(drawn[:, some], _LEAST, 1 - _LEAST))
+        median = np.median(z, axis=0)
+        stretched = expit(median + stretch[some] * (z - median))
+        noise = rng.standard_normal((_REPEATED, *stretched.shape))
+        counts = np.round(stretched * rows[some] + np.sqrt(variances[some]) * noise)
+        counts = np.clip(counts, 0.0, rows[some]).reshape(-1, *z.shape[1:])
+        ends = np.quantile(counts, [tail, 1.0 - tail], axis=0, method="closest_observation")
+        low[some], high[some] = ends / rows[some]
+    return low, high
 
 
 def _given_counts(w: FloatArray, bags: Bags, groups: IntArray, G: int) -> FloatArray:
