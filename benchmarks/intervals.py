@@ -193,7 +193,7 @@ def one_set_with_effects(setting: Setting, seed: int) -> list[float]:
         of_row = np.repeat(bag + (B if place == 1 else 0), len(x) // B)
         for groups in (np.digitize(x[:, 0], [-0.5, 0.5]), of_row - of_row.min()):
             G = int(groups.max()) + 1
-            found, errors = group_shares_with_effects(sure, effects, x, of_row, groups, G)
+            found, errors, _ = group_shares_with_effects(sure, effects, x, of_row, groups, G)
             true = np.zeros((G, setting.C))
             np.add.at(true, (groups, y), 1 / np.bincount(groups)[groups])
             inside = np.abs(found - true) <= sure.quantile() * errors + 1e-9

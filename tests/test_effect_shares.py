@@ -70,7 +70,7 @@ def test_errors_are_the_spread_of_shares_over_draws_of_all_that_is_not_known(C: 
     X = rng.normal(size=(n, d))
     bag = rng.integers(B + 3, size=n)  # three of them are new
     group = np.where(bag == B, 2, rng.integers(2, size=n))  # and one of them is a group
-    shares, errors = group_shares_with_effects(sure, effects, X, bag, group, 4)
+    shares, errors, _ = group_shares_with_effects(sure, effects, X, bag, group, 4)
     assert np.isnan(shares[3]).all()
     drawn = []
     places, new = np.minimum(bag, B), bag >= B

@@ -17,7 +17,8 @@ from bagwise.cli import app
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.effects import effects
-from bagwise.tables.use.estimate import duncan_davis, estimate_shares
+from bagwise.tables.use.estimate import estimate_shares
+from bagwise.tables.use.share_bounds import duncan_davis
 from fitted import fit_table
 
 

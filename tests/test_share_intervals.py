@@ -46,7 +46,7 @@ def test_intervals_of_new_and_of_counted_rows_hold_the_truth() -> None:
             ("counted", y, group, counted_share_intervals(found, X, bags, group, 3)),
         ):
             truth = np.bincount(groups, labels) / np.bincount(groups)
-            share, low, high = (x[:, 1] for x in ends)
+            share, low, high = (x[:, 1] for x in ends[:3])
             assert ((low <= share + 1e-9) & (share <= high + 1e-9)).all()
             held[name] += int(((low - 1e-9 <= truth) & (truth <= high + 1e-9)).sum())
             widths[name] += float((high - low).sum())
@@ -79,10 +79,8 @@ def test_the_variance_given_counts_is_exact_for_rows_that_are_alike() -> None:
 
 def test_ends_are_shares_of_whole_rows() -> None:
     X, _, bags = generated(0)
-    _, low, high = share_intervals(
-        known(X, bags), X[:3], np.zeros(3, dtype=int), 1, np.ones(3, dtype=int)
-    )
-    for end in (low, high):
+    found = share_intervals(known(X, bags), X[:3], np.zeros(3, dtype=int), 1, np.ones(3, dtype=int))
+    for end in (found.low, found.high):
         np.testing.assert_allclose(3 * end, np.round(3 * end), atol=1e-9)
 
 
@@ -94,7 +92,7 @@ def test_rows_with_weights_are_rows_written_out() -> None:
         found, np.repeat(X[:20], copies, axis=0), np.repeat(group, copies), 2, np.ones(39, int)
     )
     once = share_intervals(found, X[:20], group, 2, copies)
-    for a, b in zip(once, twice, strict=True):
+    for a, b in zip(once[:4], twice[:4], strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9)
 
 
@@ -105,7 +103,7 @@ def test_a_count_that_is_not_exact_makes_intervals_longer() -> None:
     loose = Bags.from_ranges(low, high, bags.sizes)
     found = known(X, bags)
     exact, wide = (counted_share_intervals(found, X, b, group, 2) for b in (bags, loose))
-    assert ((wide[2] - wide[1]) > (exact[2] - exact[1])).all()
+    assert ((wide.high - wide.low) > (exact.high - exact.low)).all()
 
 
 def test_where_bags_disagree_intervals_stretch() -> None:

@@ -166,7 +166,8 @@ def test_bag_effects_are_those_of_rows_written_out(C: int) -> None:
     wanted = group_shares_with_effects(
         covariances[1], of_all, s.all_X, np.repeat(bag, copies), np.repeat(groups, copies), 3
     )
-    close(found, wanted, 1e-8)
+    for one, two in zip(found, wanted, strict=True):
+        close(one, two, 1e-8)
     found = covariances[0].group_shares(s.X, groups, copies=copies)
     close(found, covariances[1].group_shares(s.all_X, np.repeat(groups, copies)), 1e-8)
     close(bags_differ(fit.logits(s.X), s.bags), bags_differ(fit.logits(s.all_X), s.all_bags), 1e-8)

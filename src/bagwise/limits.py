@@ -37,6 +37,7 @@ class Limits:
         observed_steps: elementary steps up to which the likelihood is differentiated twice for
             intervals,
         evidence_steps: and for each prior that is tried.
+        proof_states: states that may be spent on bags whose posterior is to be proved.
 
     >>> Limits(cross_validated=0).few_bags
     50
@@ -62,6 +63,7 @@ class Limits:
     step_bytes: int = 1 << 31
     observed_steps: float = 2e9
     evidence_steps: float = 2e6
+    proof_states: float = 2.0**31
 
 
 LIMITS = Limits()

@@ -204,6 +204,9 @@ def estimate(
     bags use their effect, and rows of other bags the mean over bags. Given the rows' bags and their
     counts, the bounds that follow from the counts alone are shown, too: no model can be right
     outside them.
+
+    `robustness` says how strong a hidden difference between bags must be to bring a group's share
+    to that of all rows: 0 where any would do, 1 where none can.
     """
     from bagwise.cli.terminal import show_doubts, show_surprises
     from bagwise.table_model.answers import records, share_columns
@@ -211,6 +214,7 @@ def estimate(
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import columns_of, spooled
     from bagwise.tables.use.estimate import estimate_shares
+    from bagwise.wording import share_words
 
     with user_errors(), spooled(data, sys.stdin.buffer) as files:
         without_pandas()
@@ -242,6 +246,8 @@ def estimate(
 
             write_atomically(figure, png(shares_chart(found, names)))
     show_surprises(surprises)
+    for line in share_words.notes(found):
+        output.note(line)
     output.result(records(share_columns(found, names)))
     _show_shares(names, found, LabelWord.relative in (labels_are or []))
     show_doubts(fitted, of_intervals=True)
@@ -258,7 +264,7 @@ def refuse_picture(path: Path, force: bool) -> None:
 
 def _show_shares(names: list[str], found: list[GroupShare], is_relative: bool) -> None:
     from bagwise.cli.terminal import show_known_bags
-    from bagwise.wording import one_line
+    from bagwise.wording import one_line, share_words
 
     first = found[0]
     ranges = {name: there for name, there in _RANGES.items() if getattr(first, there) is not None}
@@ -268,14 +274,15 @@ def _show_shares(names: list[str], found: list[GroupShare], is_relative: bool) -
     if len(labels) == 2:
         title = f"Estimated share of {labels[1]!r}, in %; {labels[0]!r} has the rest"
         labels, found = labels[1:], [share for share in found if share.label == labels[1]]
-    several = len(labels) > 1
+    several, has_robustness = len(labels) > 1, first.robustness is not None
     table = Table(title=title)
     for name in (*names, "class") if several else names:
         table.add_column(name, overflow="fold")
-    for name in ("rows", "share", *ranges):
+    for name in ("rows", "share", *ranges, *["robustness"] * has_robustness):
         table.add_column(name, justify="right", no_wrap=True)
     # What the numbers leave of the terminal; names of groups, which stand there once, are folded.
-    room = max((console.width - 18 - 17 * len(ranges)) // (len(names) + several) - 3, 8)
+    numbers = 18 + 17 * len(ranges) + 13 * has_robustness
+    room = max((console.width - numbers) // (len(names) + several) - 3, 8)
     shown = found[: max(MOST_SHOWN // len(labels), 1) * len(labels)]
     for place, s in enumerate(shown):
         first_of_group = place % len(labels) == 0
@@ -284,9 +291,12 @@ def _show_shares(names: list[str], found: list[GroupShare], is_relative: bool) -
         cells += [f"{s.rows:,}" if first_of_group else "", f"{100 * s.share:.1f}"]
         pairs = (getattr(s, there) for there in ranges.values())
         cells += [f"{100 * low:.1f} to {100 * high:.1f}" for low, high in pairs]
+        cells += [f"{100 * s.robustness:.0f}"] if s.robustness is not None else []
         table.add_row(*cells, end_section=several and (place + 1) % len(labels) == 0)
     console.print(table)
     _say_fewer(len(shown), len(found))
+    for line in share_words.robustness(found):
+        console.print(line)
     if "bounds" in ranges.values():
         _say_bounds(is_relative)
     if first.of_known_bags is not None:

@@ -139,6 +139,8 @@ def show_label_columns(written: Written, relative: bool = False) -> None:
         soft_wrap=True,
         highlight=False,
     )
+    if written.proved is not None:
+        console.print(table_words.proved(written.proved, written.bags), soft_wrap=True)
 
 
 def show_unused_labels(model: FittedTable) -> None:

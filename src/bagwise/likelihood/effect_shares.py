@@ -88,8 +88,9 @@ def group_shares_with_effects(
     groups: npt.ArrayLike,
     n_groups: int,
     copies: npt.ArrayLike | None = None,
-) -> tuple[FloatArray, FloatArray]:
-    """The share of each class in groups of rows, and its standard error: (G, C) each.
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The share of each class in groups of rows, its standard error, (G, C) each, and its
+    derivative by the coefficients (G, C, d + 1, C).
 
         share[g, c] = mean over rows k of the group of p[k, c]
 
@@ -150,10 +151,11 @@ def group_shares_with_effects(
     rows = np.bincount(group, times, minlength=n_groups)
     rows[rows == 0] = np.nan
     rows = rows[:, None]
-    variances = covariance.error_of(gradient / rows[..., None, None]) ** 2
+    gradient /= rows[..., None, None]
+    variances = covariance.error_of(gradient) ** 2
     own_effects = np.zeros((n_groups, C))
     of_pairs = spreads[place_of_pair, None] ** 2 * (of_bags**2).sum(axis=2)
     np.add.at(own_effects, group_of_pair, of_pairs)
     variances += (own_effects + of_labels) / rows**2
     variances += effects.variance_of_log_tau() * (of_tau / rows) ** 2
-    return totals / rows, np.sqrt(variances)
+    return totals / rows, np.sqrt(variances), gradient

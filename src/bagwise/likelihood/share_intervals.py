@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, log_softmax, logit
@@ -12,6 +14,7 @@ from bagwise.likelihood.coefficient_covariance import Covariance
 from bagwise.likelihood.linear_fit import occurring
 from bagwise.likelihood.objective import BagLikelihood
 from bagwise.posterior import bag_posterior
+from bagwise.posterior.proved import prove
 
 _REPEATED = 8  # labels that are drawn for each draw of coefficients
 _PAIRS_COUNTED = 32  # of draws of coefficients whose posteriors given counts are computed
@@ -19,6 +22,29 @@ _ROWS = 16_384  # whose probabilities are held at a time
 _NORMAL = 1.959963984540054
 _CELLS = 4_000_000  # numbers that are held at a time
 _LEAST = 1e-6  # share whose logit is taken
+
+
+class GroupShares(NamedTuple):
+    """The share of each class in groups of rows, and how sure it is; (G, C) each.
+
+    Attributes:
+        shares: NaN of a group without rows.
+        low: of the interval.
+        high: of the interval.
+        contrasts: the standard error of logit(share) - logit(share of all rows), without the chance
+            in the labels of the very rows.
+        misfits: among rows that were counted, how far the counts contradict the model about the
+            group, see `counted_share_intervals`; None of new rows.
+        approximate: (G,) rows of bags whose posterior is approximated rather than proved; None of
+            new rows.
+    """
+
+    shares: FloatArray
+    low: FloatArray
+    high: FloatArray
+    contrasts: FloatArray
+    misfits: FloatArray | None = None
+    approximate: IntArray | None = None
 
 
 def share_intervals(
@@ -30,8 +56,8 @@ def share_intervals(
     *,
     level: float = 0.95,
     seed: int = 0,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """The share of each class in groups of rows, and the ends of its interval: (G, C) each.
+) -> GroupShares:
+    """The share of each class in groups of rows, and the ends of its interval.
 
     Coefficients are drawn from their posterior; a share is the mean over draws. Where bags disagree
     by more than the posterior says, draws are moved away from their median, on the scale of logits,
@@ -52,14 +78,16 @@ def share_intervals(
     >>> bags = Bags.from_labels((X[:, 0] > 0).astype(int), [3] * 20)
     >>> known = covariance(X, bags, fit_linear(X, bags))
     >>> rows = np.zeros(3, dtype=int)
-    >>> share, low, high = share_intervals(known, np.ones((3, 1)), rows, 1, rows + 1)
-    >>> np.round([3 * low[0, 1], 3 * high[0, 1]]).tolist()
+    >>> found = share_intervals(known, np.ones((3, 1)), rows, 1, rows + 1)
+    >>> np.round([3 * found.low[0, 1], 3 * found.high[0, 1]]).tolist()
     [2.0, 3.0]
     """
     features = np.asarray(X, dtype=np.float64)
     drawn, variances, rows = _drawn(covariance.draws(seed=seed), features, groups, n_groups, copies)
     stretch = _stretch(covariance, features, groups, n_groups, copies, level)
-    return drawn.mean(axis=0), *_ends(drawn, stretch, variances, rows, level, seed)
+    ends = _ends(drawn, stretch, variances, rows, level, seed)
+    errors = _contrasts(drawn, stretch, rows, covariance.quantile(level) / _NORMAL)
+    return GroupShares(drawn.mean(axis=0), *ends, errors)
 
 
 def counted_share_intervals(
@@ -71,8 +99,8 @@ def counted_share_intervals(
     *,
     level: float = 0.95,
     seed: int = 0,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Likewise among rows that were counted: given the counts of their bags, (G, C) each.
+) -> GroupShares:
+    """Likewise among rows that were counted: given the counts of their bags.
 
     For each draw of coefficients, probabilities are those given the counts. So is the variance of
     labels: of the rows A of a group in a bag, with all other rows B, it is
@@ -81,7 +109,13 @@ def counted_share_intervals(
 
     where v is a sum of w (1 - w) and n the square of that sum over the bag, divided by the sum of
     squares: the number of rows that are in doubt. It is exact for rows that are alike. Where a
-    count is not exact, its own variance is added.
+    count is not exact, its own variance is added. Posteriors are proved where a longer computation
+    can (`posterior.proved`), at the fit's coefficients: the difference is added to all draws.
+
+    The counts also say whether the model is right about a group. The derivative of the
+    log-likelihood by an intercept for its rows alone is U = sum_k w_k - p_k, a sum over bags; the
+    misfit is U divided by the square root of the sum of squares of its parts. Where the model is
+    right, that is at most standard normal: the fit has taken part of it away.
 
     Args:
         covariance: of a fit without bag effects.
@@ -96,25 +130,61 @@ def counted_share_intervals(
     >>> bags = Bags.from_labels((X[:, 0] > 0).astype(int), [3] * 20)
     >>> known = covariance(X, bags, fit_linear(X, bags))
     >>> everything = np.zeros(60, dtype=int)
-    >>> share, low, high = counted_share_intervals(known, X, bags, everything, 1)
-    >>> np.round([share[0, 1], low[0, 1], high[0, 1], (X > 0).mean()], 6).tolist()
+    >>> found = counted_share_intervals(known, X, bags, everything, 1)
+    >>> shares = found.shares[0, 1], found.low[0, 1], found.high[0, 1], (X > 0).mean()
+    >>> np.round(shares, 6).tolist()
     [0.533333, 0.533333, 0.533333, 0.533333]
     """
     features = np.asarray(X, dtype=np.float64)
     stretch = _stretch(covariance, features, groups, n_groups, bags.copies, level)
     rows = _rows_of(groups, n_groups, bags.copies)
-    drawn = []
+    shares = []
     mean = np.zeros((len(features), bags.n_classes))
     draws = covariance.draws(_PAIRS_COUNTED, seed)
     for coefficients in draws:
         w = bag_posterior(_log_probs(features, coefficients), bags).weights
         mean += w / len(draws)
-        drawn.append(_sums(bags.copies[:, None] * w, groups, n_groups) / rows)
+        shares.append(_sums(bags.copies[:, None] * w, groups, n_groups) / rows)
+    misfits, gained, approximate = _at_the_fit(covariance, features, bags, groups, n_groups)
+    drawn = np.clip(np.array(shares) + gained / rows, 0.0, 1.0)
     variances = _given_counts(mean, bags, groups, n_groups)
     if not bags.is_sharp.all():
         variances += _of_counts(covariance, features, mean, bags, groups, n_groups)
-    ends = _ends(np.array(drawn), stretch, variances, rows, level, seed)
-    return np.mean(drawn, axis=0), *ends
+    ends = _ends(drawn, stretch, variances, rows, level, seed)
+    errors = _contrasts(drawn, stretch, rows, covariance.quantile(level) / _NORMAL)
+    return GroupShares(drawn.mean(axis=0), *ends, errors, misfits, approximate)
+
+
+def _at_the_fit(
+    covariance: Covariance, X: FloatArray, bags: Bags, groups: IntArray, G: int
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """What is computed at the fit's coefficients alone: misfits (G, C), what proofs add to the
+    numbers of labels (G, C), and how many rows' posteriors are not proved (G,).
+    """
+    log_p: FloatArray = log_softmax(covariance.fit.logits(X), axis=1)
+    found = bag_posterior(log_p, bags)
+    assert found.bound is not None
+    w, bound = found.weights.copy(), found.bound.copy()
+    for rows, weights in prove(log_p, bags, bound):
+        w[rows] = weights
+    times = bags.copies[:, None]
+    gained = _sums(times * (w - found.weights), groups, G)
+    pairs, _, group, pair = _pairs(bags, groups, G)
+    parts = _sums(times * (w - np.exp(log_p)), pair, len(pairs))
+    spread = np.sqrt(_sums(parts**2, group, G))
+    misfits = _sums(parts, group, G) / np.maximum(spread, 1e-9)
+    unknown = bags.copies * (bound == np.inf)[bags.bag_of_row]
+    return misfits, gained, np.bincount(groups, unknown, minlength=G).astype(np.int64)
+
+
+def _contrasts(
+    drawn: FloatArray, stretch: FloatArray, rows: FloatArray, student: float
+) -> FloatArray:
+    """(G, C) the standard error of logit(share) - logit(share of all rows), from drawn shares."""
+    total = np.nansum(drawn * rows, axis=1, keepdims=True) / np.nansum(rows)
+    z, overall = (logit(np.clip(x, _LEAST, 1 - _LEAST)) for x in (drawn, total))
+    errors: FloatArray = (z - overall).std(axis=0) * stretch / student
+    return errors
 
 
 def _stretch(

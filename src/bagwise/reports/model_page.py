@@ -17,7 +17,7 @@ from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.effects import Effect, effects
 from bagwise.tables.use.estimate import GroupShare
 from bagwise.tables.use.importance import Importance
-from bagwise.wording import fit_words, table_words
+from bagwise.wording import fit_words, share_words, table_words
 
 _MOST_ROWS = 200  # of a table
 _MOST_CLASSES_OF_BAG = 6
@@ -146,6 +146,7 @@ def _importances(found: Sequence[Importance]) -> dict[str, Any]:
 
 def _shares(shares: Sequence[GroupShare], by: Sequence[str]) -> dict[str, Any]:
     figures = whiskers.shares_charts(shares, by) if shares else {}
+    robust = whiskers.robustness_charts(shares) if shares else {}
     return {
         "shares": shares,
         "by": by,
@@ -154,6 +155,12 @@ def _shares(shares: Sequence[GroupShare], by: Sequence[str]) -> dict[str, Any]:
         "share_pictures": [
             drawn(figure, f"{title.capitalize()} in each group")
             for title, figure in figures.items()
+        ],
+        "share_notes": share_words.notes(shares),
+        "robustness": " ".join(share_words.robustness(shares)),
+        "robustness_pictures": [
+            drawn(figure, f"Robustness of the share of {label} in each group")
+            for label, figure in robust.items()
         ],
     }
 

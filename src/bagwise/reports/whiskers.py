@@ -22,6 +22,7 @@ MOST_CLASSES = 12
 MOST_LINES = 60
 
 _BAND, _EDGE = "#f9ecd3", "#e3bd7a"
+_MARK = "#c46a00"
 _LETTERS = 34  # of a label
 
 
@@ -95,6 +96,49 @@ def _share_panels(shares: Sequence[GroupShare]) -> dict[str, list[Line]]:
         ]
         for label in labels
     }
+
+
+def robustness_charts(shares: Sequence[GroupShare]) -> dict[str, Figure]:
+    """The robustness of each group's share, and how strong the strongest column would be if it
+    were hidden; a figure for each class, none without robustness.
+    """
+    if shares[0].robustness is None:
+        return {}
+    kept = largest_groups(shares)
+    labels = list(dict.fromkeys(share.label for share in shares))
+    labels = labels[1:] if len(labels) == 2 else labels[:MOST_CLASSES]
+    return {
+        label: _robustness_figure([s for s in shares if s.label == label and s.group in kept])
+        for label in labels
+    }
+
+
+def _robustness_figure(shares: Sequence[GroupShare]) -> Figure:
+    figure = Figure(figsize=(4.85, 1.3 + 0.21 * len(shares)), layout="constrained")
+    axes = figure.subplots()
+    places = range(len(shares))
+    axes.barh(places, [s.robustness or 0.0 for s in shares], 0.6, color=BLUE, alpha=0.8)
+    marks = [(s.strongest[1], place) for place, s in enumerate(shares) if s.strongest]
+    if marks:
+        axes.plot(*zip(*marks, strict=True), "|", color=_MARK, markersize=9, markeredgewidth=2.2)
+    names = [one_line(", ".join(s.group), _LETTERS) for s in shares]
+    axes.set_yticks(places, names, fontsize=TICK, parse_math=False)
+    axes.set_ylim(len(shares) - 0.4, -0.6)
+    axes.set_xlim(0, 1)
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
+    axes.xaxis.set_major_formatter(PERCENT)
+    axes.tick_params(axis="x", labelsize=TICK)
+    axes.grid(alpha=0.3, axis="x")
+    axes.spines[["top", "right"]].set_visible(False)
+    handles: list[Any] = [Patch(color=BLUE, alpha=0.8, label="robustness")]
+    if marks:
+        label = "strongest column, if hidden"
+        mark = Line2D([], [], color=_MARK, marker="|", linestyle="", markersize=9)
+        mark.set(markeredgewidth=2.2, label=label)
+        handles.append(mark)
+    figure.legend(handles=handles, loc="outside upper right", fontsize=TICK, ncols=2, frameon=False)
+    figure.supxlabel("strength of a hidden difference between bags", fontsize=LABEL)
+    return figure
 
 
 def _shares_figure(panels: dict[str, list[Line]], by: Sequence[str]) -> Figure:

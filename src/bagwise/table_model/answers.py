@@ -39,7 +39,7 @@ def importance_columns(found: Sequence[Importance]) -> Answer:
 
 
 def share_columns(found: Sequence[GroupShare], by: Sequence[str]) -> Answer:
-    """Shares of classes in groups that the columns `by` make; intervals and bounds if known."""
+    """Shares of classes in groups that the columns `by` make, and how sure they are, if known."""
     columns: Answer = {name: [s.group[place] for s in found] for place, name in enumerate(by)}
     columns["class"] = [s.label for s in found]
     columns["rows"] = [s.rows for s in found]
@@ -48,6 +48,8 @@ def share_columns(found: Sequence[GroupShare], by: Sequence[str]) -> Answer:
         if getattr(found[0], field) is not None:
             for place, name in enumerate(names):
                 columns[name] = [getattr(s, field)[place] for s in found]
+    if found[0].robustness is not None:
+        columns["robustness"] = [s.robustness for s in found]
     return columns
 
 

@@ -17,7 +17,7 @@ from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.frames import FrameMaker
 from bagwise.tables.read.paths import columns_of
 from bagwise.tables.use.prediction_file import LABEL, Collected, Destination, Written
-from bagwise.wording import fit_words, table_words
+from bagwise.wording import fit_words, share_words, table_words
 
 if TYPE_CHECKING:
     from bagwise.labels.label_spec import LabelsAre
@@ -236,6 +236,9 @@ class TableModel(Pictures):
     ) -> Any:
         """The share of each class in groups of rows, a frame with 95% intervals.
 
+        `robustness` says how strong a hidden difference between bags must be to bring a share to
+        that of all rows: see `bagwise.likelihood.confounding`.
+
         Args:
             rows: with the model's feature columns and those of `by`.
             by: columns whose values make the groups.
@@ -262,6 +265,8 @@ class TableModel(Pictures):
             surprises=surprises,
         )
         _warn_of(surprises)
+        for line in share_words.notes(found):
+            warnings.warn(line, UserWarning, stacklevel=2)
         return self._like(rows, all_rows=False).frame(share_columns(found, names))
 
     # --- for people

@@ -52,6 +52,17 @@ def left_out(why: LeftOut) -> str:
     }[why.reason]
 
 
+def proved(n: int, bags: int) -> str:
+    """Of how many bags the probabilities given the counts are proved.
+
+    >>> proved(28, 30)
+    'Probabilities are proved to within 1e-6 in 28 of 30 bags; in the others they are approximate.'
+    """
+    which = f"all {counted(bags, 'bag', 'bags')}" if n == bags else f"{n:,} of {bags:,} bags"
+    rest = "." if n == bags else "; in the others they are approximate."
+    return f"Probabilities are proved to within 1e-6 in {which}{rest}"
+
+
 def surprises(found: Surprises) -> list[str]:
     """What rows have that training rows did not, a sentence for each column."""
     return [

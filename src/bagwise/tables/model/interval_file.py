@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bagwise.checks import whole
+from bagwise.checks import number, whole
 from bagwise.errors import DamagedError, InputError
 from bagwise.storage.array_files import (
     Arrays,
@@ -31,12 +31,13 @@ def read_intervals(path: Path, n_features: int, n_classes: int) -> Arrays:
         "absent": shape_of("uint8", C),
         "n_bags": shape_of("int64"),
     }
-    if "posterior" in arrays:  # not of earlier versions
-        wanted["posterior"] = wanted["covariance"]
+    later = {"posterior": wanted["covariance"], "ridge": shape_of("float64")}
+    wanted |= {name: shape for name, shape in later.items() if name in arrays}
     try:
         compare({name: x for name, x in arrays.items() if name not in EFFECTS}, wanted)
         B = int(arrays["n_bags"])
         whole(2)(B, "n_bags")
+        number(0)(float(arrays.get("ridge", 0.0)), "ridge")
         if arrays.keys() & EFFECTS.keys():
             sizes = zip(EFFECTS, ((B, C), (B,), (B, d - 1)), strict=True)
             of_bags = {name: shape_of("float64", *size) for name, size in sizes}

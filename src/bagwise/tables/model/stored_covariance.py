@@ -59,6 +59,7 @@ def arrays_of(found: Covariance) -> Arrays:
         "intercept": found.fit.intercept,
         "absent": found.absent.astype(np.uint8),
         "n_bags": np.array(found.n_bags),
+        "ridge": np.array(found.fit.ridge),
         **{
             name: np.einsum("ce,icjd,df->iejf", basis, full, basis, optimize=True)
             for name, full in matrices.items()
@@ -76,7 +77,8 @@ def covariance_of(arrays: Arrays, tau: float = 0.0) -> Covariance:
         for name in ("covariance", "posterior")
     )
     assert matrix is not None
-    fit = fit_of(arrays["weights"], arrays["intercept"], tau=tau)
+    ridge = float(arrays.get("ridge", 0.0))
+    fit = fit_of(arrays["weights"], arrays["intercept"], ridge, tau)
     absent = arrays["absent"].astype(bool)
     return Covariance(fit, matrix, int(arrays["n_bags"]), "", absent, posterior)
 

@@ -7,29 +7,30 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 from scipy.special import expit, logit
 
-from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.bags import FloatArray, IntArray
 from bagwise.errors import InputError, Option
 from bagwise.posterior import bag_posterior
-from bagwise.tables.encode.columns import Columns, Surprises
+from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.row_count_column import row_counts
-from bagwise.tables.match.bag_table import MatchedRows, encode_rows
+from bagwise.tables.match.bag_table import encode_rows
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.counted_rows import matched_rows, weight_column
-from bagwise.wording import in_order
+from bagwise.tables.use.row_groups import row_groups
+from bagwise.tables.use.sensitivity import hardly_told, robustness_of, strongest_columns
+from bagwise.tables.use.share_bounds import share_bounds, sums_of_groups
 
 if TYPE_CHECKING:
     from bagwise.tables.model.known_bags import KnownBags
 
-MISSING = "(missing)"
 _LEAST = 1e-6  # share whose logit is taken
-ANSWER = ("class", "rows", "share", "low", "high", "least", "most")  # its columns beside groups
+ANSWER = ("class", "rows", "share", "low", "high", "least", "most", "robustness")
+"""The columns of the answer beside those of groups."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,19 @@ class GroupShare:
         interval: of 95%; None of a model that is not known so well.
         bounds: least and largest share that the bags' counts allow, whatever the model says; None
             where the counts were not given.
+        robustness: how strong a hidden difference between bags must be, from 0 to 1, to make the
+            share that of all rows, see `likelihood.confounding`; None without an interval, and of a
+            single group.
+        strongest: the column, of those that do not make the groups, that would be the strongest
+            such difference if it were hidden, and how strong; None of other than the largest
+            groups.
+        hardly_told: whether the interval rests on the prior rather than on the bags.
+        misfit: how far the counts contradict the model about the group, see
+            `likelihood.share_intervals`; None where they were not given.
         of_known_bags: how many of the rows are of bags that the model knows; None of a model
             without bag effects.
+        approximate: how many of the rows have a posterior, given the counts, that is not proved;
+            None where that is not known.
     """
 
     group: tuple[str, ...]
@@ -54,7 +66,12 @@ class GroupShare:
     share: float
     interval: tuple[float, float] | None = None
     bounds: tuple[float, float] | None = None
+    robustness: float | None = None
+    strongest: tuple[str, float] | None = None
+    hardly_told: bool = False
+    misfit: float | None = None
     of_known_bags: int | None = None
+    approximate: int | None = None
 
 
 def estimate_shares(
@@ -105,7 +122,7 @@ def estimate_shares(
         )
     source = open_rows(data, as_text=list(by))
     source.require([*by, *model.columns.names])
-    codes, names = _groups(source, by, model.columns)
+    codes, names = row_groups(source, by, model.columns)
     found, order = None, np.arange(len(codes))
     weights = weight_column(model, source, weights or (None if counts is None else counts.weights))
     if counts is not None:
@@ -121,11 +138,12 @@ def estimate_shares(
     if surprises is not None:
         surprises.update(found_there)
     group, G = codes[order], len(names)
-    rows = _sums(copies, group, G)
+    rows = sums_of_groups(copies, group, G)
     in_known = None
     if model.known_bags is not None and places is not None:
-        in_known = _sums(copies * (places < len(model.known_bags.names)), group, G)
+        in_known = sums_of_groups(copies * (places < len(model.known_bags.names)), group, G)
     ends: list[FloatArray] = []
+    contrasts, misfits, approximate = None, None, None
     X = inputs.astype(np.float64) if known is not None else None
     if known is None or X is None:
         log_probs = model.log_probs(inputs)
@@ -139,19 +157,30 @@ def estimate_shares(
     elif effects is not None:
         assert places is not None
         from bagwise.likelihood import group_shares_with_effects  # compiled, and seldom needed
+        from bagwise.likelihood.confounding import contrast_slopes
 
-        shares, errors = group_shares_with_effects(known, effects, X, places, group, G, copies)
+        shares, errors, slopes = group_shares_with_effects(
+            known, effects, X, places, group, G, copies
+        )
         ends = _on_logits(shares, known.quantile() * errors)
+        contrasts = known.error_of(contrast_slopes(shares, slopes, rows))
     else:
         from bagwise.likelihood.share_intervals import counted_share_intervals, share_intervals
 
         if found is not None and found.groupings is None:
-            shares, *ends = counted_share_intervals(known, X, found.targets.bags, group, G)
+            of_groups = counted_share_intervals(known, X, found.targets.bags, group, G)
         else:
-            shares, *ends = share_intervals(known, X, group, G, copies)
-    bounds = None if found is None else _bounds(found, codes, G)
+            of_groups = share_intervals(known, X, group, G, copies)
+        shares, low, high, contrasts, misfits, approximate = of_groups
+        ends = [low, high]
+    bounds = None if found is None else share_bounds(found, codes, G)
     if bounds is not None:
         shares, *ends = (np.clip(x, bounds[..., 0], bounds[..., 1]) for x in (shares, *ends))
+    robust, strongest, untold = None, {}, np.zeros(G, dtype=np.bool_)
+    if known is not None and X is not None and contrasts is not None and len(names) > 1:
+        robust = robustness_of(shares, contrasts, rows, bounds, known.n_bags)
+        strongest = strongest_columns(known, model.columns, by, X, group, rows, copies)
+        untold = hardly_told(known, X, group, rows, copies)
     return [
         GroupShare(
             group=names[g],
@@ -160,7 +189,12 @@ def estimate_shares(
             share=float(shares[g, c]),
             interval=(float(ends[0][g, c]), float(ends[1][g, c])) if ends else None,
             bounds=None if bounds is None else (float(bounds[g, c, 0]), float(bounds[g, c, 1])),
+            robustness=None if robust is None else float(robust[g, c]),
+            strongest=strongest.get((g, c)),
+            hardly_told=bool(untold[g]),
+            misfit=None if misfits is None else float(misfits[g, c]),
             of_known_bags=None if in_known is None else int(in_known[g]),
+            approximate=None if approximate is None else int(approximate[g]),
         )
         for g in np.flatnonzero(rows).tolist()
         for c, label in enumerate(model.classes)
@@ -214,108 +248,9 @@ def _on_logits(shares: FloatArray, reach: FloatArray) -> list[FloatArray]:
     return [expit(z - reach), expit(z + reach)]
 
 
-def _sums(copies: IntArray, group: IntArray, n_groups: int) -> IntArray:
-    """(G,) sums of whole numbers (N,) over the rows of each group."""
-    sums = np.zeros(n_groups, dtype=np.int64)
-    np.add.at(sums, group, copies)
-    return sums
-
-
 def _means(values: FloatArray, group: IntArray, n_groups: int, copies: IntArray) -> FloatArray:
     """(G, C) means of (N, C) over the rows of each group; 0 of a group without rows."""
-    rows = np.maximum(_sums(copies, group, n_groups), 1)
+    rows = np.maximum(sums_of_groups(copies, group, n_groups), 1)
     sums = np.stack([np.bincount(group, copies * v, n_groups) for v in values.T], axis=1)
     means: FloatArray = sums / rows[:, None]
     return means
-
-
-def _bounds(rows: MatchedRows, codes: IntArray, n_groups: int) -> FloatArray:
-    """(G, C, 2) least and largest share of each class in each group that all counts allow.
-
-    What a grouping says is about the rows that are in its bags; others may have any label.
-
-    Args:
-        rows: with their bags.
-        codes: (rows of the table,) the group of each.
-        n_groups: G.
-    """
-    if rows.groupings is None:
-        return duncan_davis(codes[rows.targets.order], n_groups, rows.targets.bags)
-    used = codes[np.unique(rows.targets.order)]
-    total = _sums(rows.groupings.copies, used, n_groups)
-    bounds = []
-    for g in rows.groupings:
-        there = _sums(g.bags.copies, used[g.rows], n_groups)[:, None, None]
-        own = duncan_davis(used[g.rows], n_groups, g.bags) * there
-        own[..., 1:] += total[:, None, None] - there
-        bounds.append(own / np.maximum(total, 1)[:, None, None])
-    low, high = np.max(bounds, axis=0)[..., 0], np.min(bounds, axis=0)[..., 1]
-    return np.stack([low, high], axis=-1)
-
-
-def duncan_davis(group: IntArray, n_groups: int, bags: Bags) -> FloatArray:
-    """(G, C, 2) least and largest share of each class in each group that the bags' counts allow.
-
-    Of the m rows of a group in a bag of K, of which n have a class, at least max(0, n - (K - m))
-    and at most min(m, n) have it; summed over bags. Where a count is not exact, the least n it can
-    be makes the lower bound, the largest one the upper bound; noise rules out next to nothing.
-
-    Args:
-        group: (N,) the group of each row, in the order of the bags.
-        n_groups: G.
-        bags: sizes and counts.
-
-    >>> duncan_davis(np.array([0, 0, 0, 1]), 2, Bags([4], [[3, 1]]))[0]
-    array([[0.66666667, 1.        ],
-           [0.        , 0.33333333]])
-    """
-    m = np.zeros((len(bags), n_groups), dtype=np.int64)
-    np.add.at(m, (bags.bag_of_row, group), bags.copies)
-    m = m[:, :, None]
-    others = bags.totals[:, None, None] - m
-    least = np.maximum(0, bags.least[:, None, :] - others).sum(axis=0)
-    most = np.minimum(m, bags.most[:, None, :]).sum(axis=0)
-    shares: FloatArray = np.stack([least, most], axis=-1) / np.maximum(m.sum(axis=0), 1)[..., None]
-    return shares
-
-
-def _texts(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """A column's values as they are written."""
-    column = batch.column(name)
-    if pa.types.is_nested(column.type):
-        raise InputError(
-            f"the column {name!r} holds values of type {column.type}, which make no groups; choose "
-            "one of text, numbers or dates."
-        )
-    return column.cast(pa.string())
-
-
-def _groups(
-    source: RowSource, by: Sequence[str], columns: Columns
-) -> tuple[IntArray, list[tuple[str, ...]]]:
-    """(N,) the group of each row, and the values that make each group, sorted.
-
-    Values of ordered categories of the model are in their order.
-    """
-    levels = {c.name: c.categories for c in columns.columns if c.kind == "ordered"}
-    places = [{level: place for place, level in enumerate(levels.get(name, ()))} for name in by]
-    numbers: dict[tuple[str, ...], int] = {}
-    parts = []
-    for batch in source.batches(list(by)):
-        texts = [_texts(batch, name).to_pylist() for name in by]
-        named = ([MISSING if x is None else x for x in column] for column in texts)
-        values = list(zip(*named, strict=True))
-        parts.append([numbers.setdefault(value, len(numbers)) for value in values])
-    if not numbers:
-        raise InputError(f"{source.name} has no rows.")
-    names = sorted(
-        numbers,
-        key=lambda group: [
-            (place.get(value, len(place)), in_order(value))
-            for place, value in zip(places, group, strict=True)
-        ],
-    )
-    place = np.empty(len(names), dtype=np.int64)
-    for position, name in enumerate(names):
-        place[numbers[name]] = position
-    return place[np.concatenate(parts)], names

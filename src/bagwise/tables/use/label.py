@@ -10,6 +10,7 @@ from bagwise.bags import Bags, FloatArray, Groupings, IntArray
 from bagwise.errors import warn_user
 from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import bag_posterior, most_probable_labeling
+from bagwise.posterior.proved import prove
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.counts import Counts
@@ -82,7 +83,7 @@ def label_table(
             row += batch.num_rows
             bar.advance(batch.num_rows)
     with RowProgress("labeling", len(log_probs), progress) as bar:
-        posterior, best = _labels(model, log_probs, rows_found, bar)
+        posterior, best, proved = _labels(model, log_probs, rows_found, bar, limits)
     row = 0
     added = [MOST_PROBABLE, *added_columns(model.classes, is_weighted)]
     with writer_of(to, copied_schema(source, kept, to.out), kept, added) as write:
@@ -106,25 +107,34 @@ def label_table(
         places=np.sort(order),
         groupings=[table.grouping for table in tables] if len(tables) > 1 else [],
         weighted=is_weighted,
+        bags=len(bags),
+        proved=proved,
     )
 
 
 def _labels(
-    model: FittedTable, log_probs: npt.NDArray[np.float32], rows: MatchedRows, bar: RowProgress
-) -> tuple[npt.NDArray[np.float32], IntArray]:
-    """(N, C) probabilities of classes given the counts, and (N, C) how many of the rows that each
-    row stands for have each label.
+    model: FittedTable,
+    log_probs: npt.NDArray[np.float32],
+    rows: MatchedRows,
+    bar: RowProgress,
+    limits: Limits,
+) -> tuple[npt.NDArray[np.float32], IntArray, int | None]:
+    """(N, C) probabilities of classes given the counts, (N, C) how many of the rows that each row
+    stands for have each label, and how many bags' probabilities are proved; None where that is not
+    known.
     """
     if rows.groupings is not None:
-        return _labels_of_groupings(log_probs.astype(np.float64), rows.groupings)
+        return *_labels_of_groupings(log_probs.astype(np.float64), rows.groupings), None
     bags = rows.targets.bags
+    bound = np.full(len(bags), np.nan)
     posterior = np.empty(log_probs.shape, dtype=np.float32)
     best = np.empty(log_probs.shape, dtype=np.int64)
     for index in bags.batches(_CHUNK):
         own, some = bags.rows(index), bags.select(index)
         part = log_probs[own].astype(np.float64)
         if model.known_bags is None or some.is_sharp.all():
-            posterior[own] = bag_posterior(part, some).weights
+            found = bag_posterior(part, some)
+            posterior[own], bound[index] = found.weights, found.bound
         else:
             from scipy.special import log_softmax  # seldom needed, and long to import
 
@@ -135,7 +145,9 @@ def _labels(
             part = log_softmax(part + effects[some.bag_of_row], axis=-1)
         best[own] = _label_counts(part, some)
         bar.advance(len(own))
-    return posterior, best
+    for own, weights in prove(log_probs, bags, bound, limits):
+        posterior[own] = weights
+    return posterior, best, None if np.isnan(bound).any() else int(np.isfinite(bound).sum())
 
 
 def _labels_of_groupings(

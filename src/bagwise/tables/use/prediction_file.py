@@ -86,6 +86,9 @@ class Written(NamedTuple):
         places: of the rows, in the input; None for all of them.
         groupings: whose counts were used, where there are several.
         weighted: whether there are numbers of labels in place of a label.
+        bags: whose counts were used.
+        proved: of how many of them probabilities are proved to be right within 1e-6; None where
+            that is not known.
     """
 
     rows: int
@@ -98,6 +101,8 @@ class Written(NamedTuple):
     places: npt.NDArray[np.int64] | None = None
     groupings: Sequence[str] = ()
     weighted: bool = False
+    bags: int = 0
+    proved: int | None = None
 
 
 def kept_columns(
