@@ -18,7 +18,7 @@ def made(B: int, K: int, C: int, confidence: float) -> tuple[np.ndarray, Bags]:
 
 
 def test_bags_that_were_approximated_become_those_of_the_whole_lattice() -> None:
-    z, bags = made(3, 24, 8, 4.0)
+    z, bags = made(3, 32, 8, 6.0)
     found = bag_posterior(z, bags)
     assert found.bound is not None
     assert np.isinf(found.bound).all()

@@ -114,8 +114,8 @@ def counted_share_intervals(
 
     The counts also say whether the model is right about a group. The derivative of the
     log-likelihood by an intercept for its rows alone is U = sum_k w_k - p_k, a sum over bags; the
-    misfit is U divided by the square root of the sum of squares of its parts. Where the model is
-    right, that is at most standard normal: the fit has taken part of it away.
+    misfit is U divided by its standard error over bags. Where the model is right, that is about
+    standard normal.
 
     Args:
         covariance: of a fit without bag effects.
@@ -169,12 +169,39 @@ def _at_the_fit(
         w[rows] = weights
     times = bags.copies[:, None]
     gained = _sums(times * (w - found.weights), groups, G)
-    pairs, _, group, pair = _pairs(bags, groups, G)
-    parts = _sums(times * (w - np.exp(log_p)), pair, len(pairs))
-    spread = np.sqrt(_sums(parts**2, group, G))
-    misfits = _sums(parts, group, G) / np.maximum(spread, 1e-9)
+    misfits = _misfits(times * (w - np.exp(log_p)), X, bags, groups, G)
     unknown = bags.copies * (bound == np.inf)[bags.bag_of_row]
     return misfits, gained, np.bincount(groups, unknown, minlength=G).astype(np.int64)
+
+
+def _misfits(scores: FloatArray, X: FloatArray, bags: Bags, groups: IntArray, G: int) -> FloatArray:
+    """(G, C) sums of the scores (N, C) of rows over groups, divided by their standard errors.
+
+    What bags' scores for the coefficients explain of their scores for a group does not vary: the
+    fit has made the sum of the former zero. Where there are too many coefficients for that, only
+    the intercepts are taken away.
+    """
+    B, C = len(bags), scores.shape[1]
+    pairs, bag, group, pair = _pairs(bags, groups, G)
+    parts = _sums(scores, pair, len(pairs))
+    start = bags.offsets[:-1]
+    X1 = np.column_stack([X, np.ones(len(X))])
+    if 4 * X1.shape[1] * C > B:
+        X1 = X1[:, -1:]
+    found = np.empty((G, C))
+    for c in range(C):
+        known = np.add.reduceat(X1 * scores[:, c : c + 1], start)
+        basis = np.linalg.svd(known, full_matrices=False)[0]
+        size = max(_CELLS // B, 1)  # groups whose scores are held at a time
+        for first in range(0, G, size):
+            own = (group >= first) & (group < first + size)
+            n = min(size, G - first)
+            of_bags = np.zeros((B, n))
+            of_bags[bag[own], group[own] - first] = parts[own, c]
+            rest = of_bags - basis @ (basis.T @ of_bags)
+            spread = np.sqrt((rest**2).sum(axis=0) * B / max(B - basis.shape[1], 1))
+            found[first : first + n, c] = of_bags.sum(axis=0) / np.maximum(spread, 1e-9)
+    return found
 
 
 def _contrasts(
