@@ -13,7 +13,7 @@ from scipy.stats import binom, norm
 from bagwise import Bags
 from bagwise.likelihood import PosteriorOfPriors, fit_by_evidence, fit_linear
 from bagwise.likelihood.evidence import refit
-from bagwise.tables.model.linear_model import mean_log_probs
+from bagwise.likelihood.linear_predictions import mean_log_probs
 
 
 def some_bags(

@@ -26,7 +26,7 @@ from bagwise.tables.labels.cells import cells_of
 from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.search import linear_candidates as linear
-from bagwise.tables.use.estimate import duncan_davis
+from bagwise.tables.use.share_bounds import duncan_davis
 from bagwise.wording.table_words import label_numbers
 from fitted import fit_table, sign
 

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import bagwise
 from bagwise import BagLogisticRegression, InputError, LLPClassifier
 
 
@@ -31,14 +34,38 @@ def test_it_keeps_scikit_learns_contract(estimator: object, check: object) -> No
     check(estimator)  # type: ignore[operator]
 
 
-def test_it_is_the_linear_model_of_llp_classifier(wine: tuple[np.ndarray, ...]) -> None:
+def test_it_is_the_linear_model_of_fit() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = (X[:, 0] - X[:, 1] + rng.logistic(size=400) > 0).astype(int)
+    bags = np.arange(400) // 10
+    counts = np.stack([np.bincount(bags, y == c) for c in range(2)], axis=1)
+    ours = BagLogisticRegression().fit(X, bags, counts)
+    table = pd.DataFrame(X, columns=["a", "b", "c"])
+    labels = pd.DataFrame(counts, columns=["0", "1"]).rename_axis("bag").reset_index()
+    model = bagwise.fit(table.assign(bag=bags), "bag", labels, model="linear", progress=False)
+    np.testing.assert_allclose(ours.predict_proba(X), model.predict_proba(table), atol=5e-3)
+    assert ours.temperature_ == 1
+
+
+def test_a_ridge_that_is_given_is_that_of_llp_classifier(wine: tuple[np.ndarray, ...]) -> None:
     X, _, bags, counts = wine
-    one = BagLogisticRegression().fit(X, bags, counts)
     other = LLPClassifier(model="linear").fit(X, bags, counts)
-    assert one.ridge_ == pytest.approx(other.likelihood_.ridge)
-    assert one.temperature_ == pytest.approx(other.temperature_, rel=0.03)  # found to 1 %
+    one = BagLogisticRegression(other.likelihood_.ridge).fit(X, bags, counts)
+    logits = one.decision_function(X) / other.temperature_
     # Columns are standardized in single precision there, and a fit ends within a tolerance.
-    np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(X), atol=0.01)
+    np.testing.assert_allclose(softmax(logits, axis=1), other.predict_proba(X), atol=0.01)
+
+
+def test_predictions_are_means_over_coefficients_that_bags_leave_open() -> None:
+    """Five bags do not tell twenty coefficients: no row is predicted with confidence."""
+    rng = np.random.default_rng(1)
+    X, bags = rng.normal(size=(100, 20)), np.arange(100) // 20
+    counts = np.array([[12, 8], [3, 17], [9, 11], [16, 4], [10, 10]])
+    p = BagLogisticRegression().fit(X, bags, counts).predict_proba(X)
+    alone = BagLogisticRegression(1e-3).fit(X, bags, counts).predict_proba(X)
+    assert p.max() < 0.95 < alone.max()
+    assert p.mean(axis=0)[1] == pytest.approx(0.5, abs=0.05)
 
 
 def test_bags_of_one_are_penalized_logistic_regression() -> None:

@@ -32,11 +32,14 @@ from bagwise.labels.targets import BagTargets, bag_targets, ids_or_none, label_t
 from bagwise.likelihood import (
     Covariance,
     covariance,
+    fit_by_evidence,
     fit_for_intervals,
     fit_joint,
     fit_linear,
 )
 from bagwise.likelihood.choose_linear import ChosenLinear, choose_linear
+from bagwise.likelihood.evidence import MOST_AVERAGED
+from bagwise.likelihood.linear_predictions import mean_log_probs
 from bagwise.posterior import bag_posterior, log_likelihoods, most_probable_labeling
 
 _PARAMETERS = {
@@ -49,12 +52,15 @@ _PARAMETERS = {
 class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Multinomial logistic regression, learned from the label counts or proportions of bags.
 
-    The likelihood is that of the bags' counts, and it is maximized: the model of `bagwise.fit` with
-    `model="linear"`, for features that are numbers already.
+    The likelihood is that of the bags' counts: the model of `bagwise.fit` with `model="linear"`,
+    for features that are numbers already. Probabilities are means over the coefficients and over
+    the strength of their prior (`bagwise.likelihood.fit_by_evidence`), so that they do not rest on
+    coefficients that the bags do not determine.
 
     Args:
-        ridge: strength of the penalty on standardized columns; "auto" chooses it, and a temperature
-            for the probabilities, on held-out bags.
+        ridge: strength of the penalty on standardized columns; the likelihood is then maximized.
+            "auto" averages over it. With several groupings, or more than 1000 coefficients, "auto"
+            chooses it, and a temperature for the probabilities, on held-out bags.
         standardize: standardize the columns of X before the fit.
         joint: with several groupings, fit to all counts together (`bagwise.likelihood.fit_joint`);
             False sums the log-likelihoods of the groupings. Ridge, temperature and intervals are
@@ -63,12 +69,13 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     Attributes:
         classes_: (C,) class labels.
-        coef_: (C, d) coefficients in the units of X; (1, d) for two classes.
+        coef_: (C, d) coefficients in the units of X, the most probable ones; (1, d) for two
+            classes.
         intercept_: (C,) intercepts; (1,) for two classes.
         covariance_: covariance of the coefficients over samples of bags, see
             `bagwise.likelihood.Covariance`; it is computed when it is first used, for standardized
             columns and a weaker penalty than that of the predictions.
-        ridge_: the penalty that was used.
+        ridge_: the penalty that was used, the most probable one of "auto".
         temperature_: what logits were divided by.
         n_features_in_: columns of X.
 
@@ -189,6 +196,7 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         self._X, self._bags = rows[order], stacked
         self._shared = order if groupings is not None and len(groupings) > 1 else None
         self.__dict__.pop("covariance_", None)
+        self._draws: FloatArray | None = None
         self._composite = self._chosen = self._fitted()
         if groupings is not None and self._shared is not None and self.joint:
             start = self._composite.fit
@@ -202,6 +210,13 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """The model of one grouping, or of the sum of the log-likelihoods of several."""
         if self.ridge != "auto":
             return ChosenLinear(fit_linear(self._X, self._bags, float(self.ridge)))
+        free = (self._X.shape[1] + 1) * (len(self.classes_) - 1)
+        if self._shared is None and free <= MOST_AVERAGED:
+            posterior = fit_by_evidence(self._X, self._bags)
+            self._draws = posterior.draws()
+            # Where bags differ, intervals show it by how bags disagree, not by a stronger ridge.
+            self._dispersion = posterior.dispersion
+            return ChosenLinear(posterior.best.fit)
         seed = 0
         if self.random_state is not None:
             seed = int(check_random_state(self.random_state).randint(2**31))
@@ -211,7 +226,10 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def covariance_(self) -> Covariance:
         """Covariance of the coefficients over samples of bags."""
         check_is_fitted(self, "classes_")
-        fit = fit_for_intervals(self._X, self._bags, self._composite.fit)
+        fit = self._composite.fit
+        if self._draws is not None:
+            fit = replace(fit, ridge=fit.ridge / self._dispersion)
+        fit = fit_for_intervals(self._X, self._bags, fit)
         return covariance(self._X, self._bags, fit, rows=self._shared)
 
     @property
@@ -245,7 +263,10 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return np.stack([middle - reach, middle + reach], axis=-1)
 
     def decision_function(self, X: Any) -> FloatArray:
-        """(N, C) logits; with two classes (N,), the second's minus the first's."""
+        """(N, C) logits; with two classes (N,), the second's minus the first's.
+
+        Where probabilities are means over coefficients, they are their logarithms.
+        """
         logits = self._logits(self._rows(X))
         return logits[:, 1] - logits[:, 0] if logits.shape[1] == 2 else logits
 
@@ -327,6 +348,8 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         return found
 
     def _logits(self, rows: FloatArray) -> FloatArray:
+        if self._draws is not None:
+            return mean_log_probs((rows - self._mean) / self._std, self._draws)
         fit = self._chosen.fit
         logits = ((rows - self._mean) / self._std) @ fit.weights + fit.intercept
         found: FloatArray = logits / self.temperature_

@@ -143,6 +143,13 @@ def fit(
             help='A column of ordered categories, "size=S<M<L" for one; may be repeated.',
         ),
     ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            help='Columns of bags to learn from, too: columns of the label file, or "mean(age)" '
+            "for the mean of a column of the rows over each bag; with commas between."
+        ),
+    ] = None,
     classes: Annotated[
         str | None,
         typer.Option(
@@ -273,6 +280,7 @@ def fit(
             exclude=exclude,
             categorical=categorical,
             ordered=ordered,
+            context=context,
             skip_unmatched=skip_unmatched,
             model=model,
             bag_effects=bag_effects,

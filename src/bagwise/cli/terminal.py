@@ -57,6 +57,8 @@ def show_fit(fitted: FittedTable) -> None:
     shown.add_row(
         "features", f"{data.n_features} from {counted(len(columns.columns), 'column', 'columns')}"
     )
+    if facts.context is not None:
+        shown.add_row("context", ", ".join(facts.context.columns))
     for name, why in columns.left_out.items():
         shown.add_row("", f"{name} is left out: {table_words.left_out(why)}")
     shown.add_row("model", f"{fit_words.settings(facts.settings)} ({facts.seconds:.0f} s in all)")
@@ -151,7 +153,7 @@ def show_unused_labels(model: FittedTable) -> None:
 
 
 def show_doubts(model: FittedTable, of_intervals: bool = False) -> None:
-    """A line each: that the model may be no good, and that it has too many coefficients.
+    """A line: that the model has too many coefficients, and that it may be no good.
 
     Args:
         model: a fitted one.
@@ -161,10 +163,11 @@ def show_doubts(model: FittedTable, of_intervals: bool = False) -> None:
         facts = model.facts
     except InputError:  # a damaged fit.json is no reason not to predict
         return
-    if many := fit_words.coefficients_note(facts, of_intervals):
-        output.note(many)
-    if doubt := fit_words.doubt(facts):
-        output.note(f"{doubt} `bagwise report` says more.")
+    many, doubt = fit_words.coefficients_note(facts, of_intervals), fit_words.doubt(facts)
+    if doubt:
+        doubt = f"{doubt[0].upper() if many else doubt[0]}{doubt[1:]} `bagwise report` says more."
+    if many or doubt:
+        output.note(" ".join(filter(None, (many, doubt))))
 
 
 def show_surprises(surprises: Surprises) -> None:

@@ -60,9 +60,10 @@ _SAMPLE = 10_000  # instances that are looked at where not all are in memory
 class LLPClassifier(Predictions):
     """A classifier of instances, learned from the label counts or proportions of bags.
 
-    A linear model with the method cc and the engine auto is fitted by maximum likelihood, as by
-    `bagwise fit`: the ridge is chosen on held-out bags, and there are no rate, no epochs and no
-    chance. It is trained step by step like all other models if any of the parameters from `epochs`
+    A linear model with the method cc and the engine auto is fitted by maximum likelihood: the ridge
+    is chosen on held-out bags, and there are no rate, no epochs and no chance.
+    (`BagLogisticRegression` and `bagwise.fit` average over it, which is better with few bags.) It
+    is trained step by step like all other models if any of the parameters from `epochs`
     to `augment` is given, if `fit` is given a validation set (`fit_bags` also a checkpoint or
     callbacks), or if the rows are not in memory or have over 20 million numbers.
 

@@ -36,6 +36,7 @@ from bagwise.limits import LIMITS, Limits
 VARIANCES = 10.0 ** np.arange(-2.5, 1.6, 0.5)
 # and what is known of them beforehand: a normal distribution of their logarithm.
 _CENTER, _SPREAD = np.log(0.3), 1.15
+MOST_AVERAGED = 1000  # free coefficients of a model that is averaged
 _LEAST_WEIGHT = 0.02  # of a variance that is kept
 # In what order it is seen how far bags differ: the first ones tell most of the time.
 _LOOKED_AT = sorted(VARIANCES.tolist(), key=lambda variance: abs(np.log(variance) - _CENTER))

@@ -9,7 +9,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
 
-from bagwise.tables.model.fit_facts import BinOfBags, HeldOutBag, Histogram
+from bagwise.tables.model.fit_facts import BinOfBags, HeldOutBag
+from bagwise.tables.model.table_facts import Histogram
 from bagwise.wording import wrapped
 
 BLUE, GREY = "#0b5fa5", "#7a8591"  # what the model says of data; lines to compare with

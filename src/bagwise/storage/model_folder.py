@@ -1,9 +1,10 @@
 """A fitted model in a folder: config.json and model.safetensors, written in one step.
 
 A model that was fitted to a table has columns.json, fit.json and held_out_bags.csv beside them, a
-linear one intervals.safetensors, and one with bag effects effects.safetensors. manifest.json has
-the digests of all of them but held_out_bags.csv: that is for people, who may open it in a
-spreadsheet and save it, and nothing is read from it.
+linear one intervals.safetensors, one with bag effects effects.safetensors, and one that learned
+from columns of bags context.json. manifest.json has the digests of all of them but
+held_out_bags.csv: that is for people, who may open it in a spreadsheet and save it, and nothing is
+read from it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ COLUMNS = "columns.json"
 FIT = "fit.json"
 INTERVALS = "intervals.safetensors"
 EFFECTS = "effects.safetensors"
+CONTEXT = "context.json"
 HELD_OUT = "held_out_bags.csv"
 # Of config.json. Since 2 there is a manifest, and maximum likelihood is said; since 3 the kind of
 # the model is said, and a linear one of a table is kept without what a network needs; since 4 it
@@ -39,7 +41,7 @@ HELD_OUT = "held_out_bags.csv"
 FORMAT = 4
 OLDEST = 1
 TENSORS_FORMAT = 1
-_NAMES = {CONFIG, TENSORS, COLUMNS, FIT, INTERVALS, EFFECTS, HELD_OUT, MANIFEST}
+_NAMES = {CONFIG, TENSORS, COLUMNS, FIT, INTERVALS, EFFECTS, CONTEXT, HELD_OUT, MANIFEST}
 
 Write = Callable[[Path], None]
 """Writes a file of a model to a path."""

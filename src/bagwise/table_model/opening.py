@@ -37,6 +37,7 @@ def fit(
     exclude: Names | None = None,
     categorical: Names | None = None,
     ordered: Names | Ordered | None = None,
+    context: Names | None = None,
     skip_unmatched: bool = False,
     model: str = "auto",
     bag_effects: bool = False,
@@ -73,6 +74,9 @@ def fit(
         exclude: columns not to learn from.
         categorical: columns of numbers that are categories.
         ordered: columns of ordered categories: {"size": ["S", "M", "L"]}.
+        context: columns of bags to learn from, beside those of rows: columns of `labels`, and
+            `"mean(age)"` for the mean of a column of the rows over each bag. They can absorb
+            differences between bags; `summary()` says whether held-out bags become more likely.
         skip_unmatched: leave out bags that only one of the tables has; otherwise they are an error.
         model: "linear", "mlp", or "auto", the better one on held-out bags.
         bag_effects: give each bag an intercept of its own (linear model).
@@ -113,6 +117,7 @@ def fit(
         columns_of(categorical),
         ordered_of(ordered),
         row_labels,
+        columns_of(context),
     )
     training = {name: more.pop(name) for name in _TRAINING if name in more}
     options = dict(training.pop("method_options", None) or {})

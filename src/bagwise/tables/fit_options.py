@@ -27,6 +27,7 @@ class ColumnOptions:
         ordered: columns of ordered categories, with their levels.
         row_labels: a column with the labels of some rows, empty where they are not known. A labeled
             row without a bag is a bag of its own. It is no feature.
+        context: columns of bags to learn from, see `tables.labels.bag_context`.
     """
 
     features: list[str] = field(default_factory=list)
@@ -34,6 +35,7 @@ class ColumnOptions:
     categorical: list[str] = field(default_factory=list)
     ordered: Ordered = field(default_factory=dict)
     row_labels: str | None = None
+    context: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,14 @@ class WorkOptions:
         flag(self.keep_counts, "keep_counts")
 
 
-def refuse_together(counts: Counts, model: ModelOptions, work: WorkOptions) -> None:
-    """Refuse what cannot be done with several groupings, or with weighted rows."""
+def refuse_together(
+    counts: Counts, columns: ColumnOptions, model: ModelOptions, work: WorkOptions
+) -> None:
+    """Refuse what cannot be done with several groupings, weighted rows, or columns of bags."""
     several = len(counts.groupings) > 1
+    if columns.context and (several or work.memory is not None):
+        what = "several groupings" if several else Option("memory")
+        raise InputError(Option("context"), " is not possible with ", what, "; leave one out.")
     if model.joint is not None and not several:
         raise InputError(Option("joint"), " is about several groupings; leave it out.")
     what = "several groupings" if several else "rows with weights"

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import bagwise
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError, Option
+from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.likelihood.temperature import fit_temperature, tempered
 from bagwise.progress import WorkProgress
 from bagwise.storage.journal import Workspace, alone
@@ -31,9 +32,10 @@ from bagwise.tables.fit_options import (
     WorkOptions,
     refuse_together,
 )
+from bagwise.tables.labels.bag_context import label_columns
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.label_file import read_labels
-from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings
+from bagwise.tables.model.fit_facts import ContextFacts, CurvePoint, FitFacts, FitSettings
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.network_room import REMEDY, network_room, there_is_torch
 from bagwise.tables.read.frames import is_frame
@@ -94,7 +96,7 @@ class _Fit:
         self.started = time.perf_counter()
         self.counts, self.columns, self.model, self.work = counts, columns, model, work
         self.limits, self.steps = work.limits, model.training
-        refuse_together(counts, model, work)
+        refuse_together(counts, columns, model, work)
         self.room = None  # where models are trained step by step, if that is needed
         if self.steps.is_asked_for:
             self.room = network_room("training step by step")
@@ -129,7 +131,13 @@ class _Fit:
                 Option("store"), " is for rows beyond memory; give ", Option("memory"), ", too."
             )
         labels = [
-            read_labels(part.labels, part.key, part.classes, labels_are=part.labels_are)
+            read_labels(
+                part.labels,
+                part.key,
+                part.classes,
+                labels_are=part.labels_are,
+                apart=label_columns(columns.context),
+            )
             for part in counts.groupings
         ]
         asked = Asked(
@@ -143,6 +151,8 @@ class _Fit:
             skip_unmatched=counts.skip_unmatched,
             seed=self.steps.seed,
             limits=self.limits,
+            context=columns.context,
+            label_file=counts.labels,
         )
         store = None
         inputs: Inputs | StoredRows
@@ -278,6 +288,7 @@ class _Fit:
                 if self.groupings is None
                 else None
             ),
+            context=self._context(trials),
         )
         table = _held_out_file(of_rows, part, ids, classes, tau)
         intervals = found_intervals(
@@ -285,7 +296,44 @@ class _Fit:
         )
         named = self.targets.ids[: len(self.targets.ids) - self.rows.alone]
         known = linear.known_bags(chosen, list(self.counts.key), named)
-        return FittedTable(fitted, self.rows.columns, facts, intervals, known, table.encode())
+        return FittedTable(
+            fitted,
+            self.rows.columns,
+            facts,
+            intervals,
+            known,
+            table.encode(),
+            context=self.rows.context,
+        )
+
+    def _context(self, trials: list[Trial]) -> ContextFacts | None:
+        """Whether columns of bags make held-out bags more likely, by a fit without them."""
+        context = self.rows.context
+        if context is None:
+            return None
+        linear_trial = next((t for t in trials if t.fitted is not None), None)
+        columns = self.rows.columns.columns
+        keep = [
+            place
+            for place, name in enumerate(column.name for column in columns for _ in column.encoded)
+            if name not in context.names
+        ]
+        data = self.compact
+        if linear_trial is None or not keep or not data.fits(self.limits):
+            return ContextFacts(context.names)
+        assert isinstance(data.inputs, np.ndarray)
+        without = linear_search(
+            replace(data, inputs=np.ascontiguousarray(data.inputs[:, keep])),
+            self.splits,
+            Workspace(None, {}),
+            self.model.bag_effects,
+            self.work.progress,
+            self.limits,
+        )[0]
+        gains = linear_trial.of_bags - without.of_bags
+        judged = np.flatnonzero(np.isfinite(gains))
+        gain, error = mean_per_instance(gains[judged], data.bags.select(judged))
+        return ContextFacts(context.names, gain, error)
 
     def _trials(self, kept: Workspace) -> tuple[list[Trial], Any]:
         """The candidates, the one to take first; and what trains networks, where it was needed."""

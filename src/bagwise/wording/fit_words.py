@@ -14,7 +14,8 @@ from bagwise.wording.table_words import label_numbers
 
 if TYPE_CHECKING:
     from bagwise.tables.encode.columns import LeftOut
-    from bagwise.tables.model.fit_facts import DataFacts, FitFacts, FitSettings, Tried
+    from bagwise.tables.model.fit_facts import FitFacts, FitSettings, Tried
+    from bagwise.tables.model.table_facts import DataFacts
 
 _MODELS = {"linear": "linear model", "mlp": "perceptron"}
 _SURE = {True: "too sure of itself", False: "not sure enough"}
@@ -32,6 +33,7 @@ def verdict(facts: FitFacts, word_option: WordOption = str) -> str:
         _coefficients(facts),
         _overconfidence(facts),
         _bag_effects(facts, word_option),
+        _context(facts, word_option),
     ]
     return " ".join(filter(None, parts))
 
@@ -221,12 +223,28 @@ def _bag_effects(facts: FitFacts, word_option: WordOption) -> str:
     return offer if facts.bag_effects == "possible" else ""
 
 
+def _context(facts: FitFacts, word_option: WordOption) -> str:
+    """What columns of bags are good for."""
+    if facts.context is None or facts.context.gain is None:
+        return ""
+    names, gain = _few(facts.context.columns), f"{facts.context.gain:+.4f} per row"
+    if facts.context.helps:
+        return f"Context ({names}) makes held-out bags more likely: log-likelihood {gain}."
+    option = word_option(Option("context"))
+    return (
+        f"Context ({names}) does not make held-out bags clearly more likely: log-likelihood "
+        f"{gain}. Fit without {option}."
+    )
+
+
 def calibration(facts: FitFacts) -> str:
     """How far intervals and probabilities can be believed; empty if nothing is known of it."""
     held_out = facts.held_out
     text = ""
     if held_out.coverage:
-        first, *others = sorted(held_out.coverage, key=lambda c: -c.level)
+        levels = sorted(held_out.coverage, key=lambda c: -c.level)
+        # The verdict has said how many lie in the widest ones, where they are too few.
+        first, *others = levels[1:] if facts.is_overconfident and len(levels) > 1 else levels
         text = f"{first.share:.0%} of the held-out counts lie in their {first.level:.0%} intervals"
         text += "".join(f", {c.share:.0%} in the {c.level:.0%} ones" for c in others)
         text = f"Calibration: {text}."

@@ -36,15 +36,13 @@ def robustness(found: Sequence[GroupShare]) -> list[str]:
 
 def notes(found: Sequence[GroupShare]) -> list[str]:
     """What to be careful about, a sentence each."""
-    from bagwise.tables.use.sensitivity import contradicted
-
     said = []
     untold = list(dict.fromkeys(s.group for s in found if s.hardly_told))
     if untold:
         said.append(
             f"The bags say little about {_groups(untold)}: the share there rests on the prior."
         )
-    wrong = contradicted(found)
+    wrong = [s for s in found if s.is_contradicted]
     for sign, direction in ((1, "more"), (-1, "fewer")):
         own = [s for s in wrong if (s.misfit or 0.0) * sign > 0]
         for label in dict.fromkeys(s.label for s in own):

@@ -11,7 +11,7 @@ from bagwise.bags import Bags, Groupings, IntArray
 from bagwise.tables.assess.baseline import overall_shares
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.match.bag_table import MatchedRows
-from bagwise.tables.model.fit_facts import BagSizes, DataFacts, GroupingFacts, Histogram
+from bagwise.tables.model.table_facts import BagSizes, DataFacts, GroupingFacts, Histogram
 
 
 def data_facts(files: Sequence[Path], counts: Counts, rows: MatchedRows) -> DataFacts:

@@ -71,6 +71,7 @@ def read_labels(
     classes: Iterable[str] | None = None,
     known: Sequence[str] | None = None,
     labels_are: LabelsAre = "auto",
+    apart: Sequence[str] = (),
 ) -> LabelTable:
     """Read a label file.
 
@@ -86,8 +87,9 @@ def read_labels(
         known: the classes of a model, which the result has then, exactly these and in this order.
             Other columns of a wide file are left out; a long one may lack a class.
         labels_are: what the numbers are.
+        apart: columns of the file that say something else of the bags.
     """
-    found = _sorted(_read(labels, key, classes, known, LabelSpec.of(labels_are)))
+    found = _sorted(_read(labels, key, classes, known, LabelSpec.of(labels_are), apart))
     found = replace(found, key=tuple(key))
     gaps = np.isnan(found.numbers).reshape(len(found.ids), -1)
     silent = np.flatnonzero(gaps.all(axis=1))
@@ -118,6 +120,7 @@ def _read(
     classes: Iterable[str] | None,
     known: Sequence[str] | None,
     spec: LabelSpec,
+    apart: Sequence[str],
 ) -> LabelTable:
     if not key:
         raise InputError("no bag column is given; name the column that says which bag a row is in.")
@@ -142,8 +145,8 @@ def _read(
         row = ids.is_null().index(True).as_py() + 1
         raise InputError(f"{name} has no bag in row {row}; {', '.join(key)} must be there.")
     chosen = None if classes is None else list(classes)
-    of_folders = source.folder_columns  # may name a bag, but no class
-    beside = [x for x in table.column_names if x not in key and x not in of_folders]
+    no_classes = {*key, *apart, *source.folder_columns}  # a folder may name a bag, but no class
+    beside = [x for x in table.column_names if x not in no_classes]
     if chosen is None:
         beside = named_columns(table, beside, name)
     if chosen is not None and len(chosen) == 1 and known is None:

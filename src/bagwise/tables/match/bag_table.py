@@ -17,6 +17,7 @@ from bagwise.labels.targets import BagTargets, sorted_by_bag
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Columns, Inputs, Surprises
 from bagwise.tables.encode.learn_columns import ColumnLearner, Ordered, ordered_of
+from bagwise.tables.labels.bag_context import BagContext
 from bagwise.tables.labels.bag_names import plain_name
 from bagwise.tables.labels.label_file import LabelTable, read_labels
 from bagwise.tables.labels.one_class import completed
@@ -62,6 +63,7 @@ class MatchedRows:
         alone: how many of the bags, the last ones, are labeled rows of no bag.
         groupings: of the rows that are used, in the order of the table; None for one grouping.
         n_instances: rows that those of the table stand for.
+        context: columns of bags that rows have beside their own; None without.
     """
 
     targets: BagTargets
@@ -72,6 +74,7 @@ class MatchedRows:
     alone: int
     groupings: Groupings | None
     n_instances: int
+    context: BagContext | None = None
 
     @property
     def label_spec(self) -> LabelSpec:

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta
 
 from bagwise.tables.model.student_t import student_t
+from bagwise.tables.model.table_facts import (
+    Amount,
+    Count,
+    DataFacts,
+    Number,
+    Positive,
+    Share,
+    Text,
+)
 
-LARGE = 1e100  # nothing that is measured is larger; NaN is outside, too
-Number = Annotated[float, Meta(ge=-LARGE, le=LARGE)]
-Amount = Annotated[float, Meta(ge=0, le=LARGE)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-Count = Annotated[int, Meta(ge=0, le=2**53)]
-Positive = Annotated[int, Meta(ge=1, le=2**53)]
-Text = Annotated[str, Meta(pattern=r"\A[^\ud800-\udfff]*\Z")]  # that can be written again
 Verdict = Literal["learned", "chance", "nothing"]
 
 FEW_BAGS = 30
@@ -28,100 +30,6 @@ IDLE = 0.05  # bag effects that change log-odds by less do nothing
 FEW_ROWS = 10
 LARGE_BAG = 200
 MUCH_ROUNDING = 0.005
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """Numbers of bags by size.
-
-    Attributes:
-        counts: bags in each range.
-        edges: of the ranges, one more, growing.
-    """
-
-    counts: Annotated[Sequence[Count], Meta(min_length=1)]
-    edges: Sequence[Amount]
-
-
-@dataclass(frozen=True)
-class BagSizes:
-    """How many rows the bags have."""
-
-    smallest: Positive
-    median: Annotated[float, Meta(ge=1, le=LARGE)]
-    largest: Positive
-    histogram: Histogram
-
-
-@dataclass(frozen=True)
-class GroupingFacts:
-    """One of several ways in which rows were counted.
-
-    Attributes:
-        bag_columns: name the bag of a row.
-        n_bags: used.
-        rows: in one of these.
-        labels: see `DataFacts`.
-        inexact_bags: how many have counts that are not exact.
-    """
-
-    bag_columns: Annotated[Sequence[Text], Meta(min_length=1)]
-    n_bags: Positive
-    rows: Count
-    labels: dict[str, Any]
-    inexact_bags: Count = 0
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return ",".join(self.bag_columns)
-
-
-@dataclass(frozen=True)
-class DataFacts:
-    """What was learned from.
-
-    Attributes:
-        files: of the table; none for a data frame.
-        bag_columns: name the bag of a row.
-        rows: of the table.
-        rows_used: in a bag whose counts are known.
-        n_bags: used.
-        bags_left_out: how many are in only one of the files.
-        bags_left_out_names: of the first of these.
-        classes: class labels.
-        shares: (C,) of all rows used.
-        sizes: of the bags.
-        rounding: largest difference between a proportion as given and one of the counts.
-        n_features: encoded columns.
-        labels: what the numbers of the label file are: `LabelSpec.to_json`; empty where old models
-            do not say it. Of several groupings, the first one's.
-        inexact_bags: how many bags have counts that are not exact.
-        labeled_rows: with a known label.
-        groupings: of the rows, where there are several; `bag_columns` are then the first one's.
-        weights: the column that says how many identical rows each row of the table stands for. They
-            are counted in `rows`, `rows_used` and the sizes of bags.
-        table_rows: rows of the table, where they have weights.
-    """
-
-    files: Sequence[Text]
-    bag_columns: Annotated[Sequence[Text], Meta(min_length=1)]
-    rows: Count
-    rows_used: Count
-    n_bags: Positive
-    bags_left_out: Count
-    bags_left_out_names: Sequence[Text]
-    classes: Annotated[Sequence[Text], Meta(min_length=2)]
-    shares: Sequence[Share]
-    sizes: BagSizes
-    rounding: Amount
-    n_features: Positive
-    labels: dict[str, Any] = field(default_factory=dict)
-    inexact_bags: Count = 0
-    labeled_rows: Count = 0
-    groupings: Sequence[GroupingFacts] = field(default_factory=list)
-    weights: Text | None = None
-    table_rows: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -181,6 +89,29 @@ class BagsDiffer:
     def clearly(self) -> bool:
         """Whether that is no chance, and large enough to matter."""
         return self.p_value < 0.01 and self.log_odds > 0.2
+
+
+@dataclass(frozen=True)
+class ContextFacts:
+    """What columns of bags, beside those of rows, are good for.
+
+    Attributes:
+        columns: their names.
+        gain: by how much the log-likelihood per row of held-out bags is above that of the same
+            model without them; None where that was not tried.
+        gain_error: its standard error over bags.
+    """
+
+    columns: Sequence[Text]
+    gain: Number | None = None
+    gain_error: Amount | None = None
+
+    @property
+    def helps(self) -> bool | None:
+        """Whether held-out bags are more likely with them, by more than chance explains."""
+        if self.gain is None or self.gain_error is None:
+            return None
+        return self.gain > 2 * self.gain_error
 
 
 @dataclass(frozen=True)
@@ -296,9 +227,11 @@ class HeldOutFacts:
 
     @property
     def gain_interval(self) -> tuple[float, float]:
-        """The 95% interval of `gain`, by Student's t."""
+        """The 95% interval of `gain`, by Student's t; of two bags, which may agree by chance to the
+        last digit, it has no ends.
+        """
         degrees = self.n_bags - 1 if self.degrees is None else self.degrees
-        reach = math.inf if degrees < 1 else student_t(degrees) * self.gain_error
+        reach = math.inf if degrees < 2 else student_t(degrees) * self.gain_error
         return self.gain - reach, self.gain + reach
 
     def covered(self, level: float) -> float | None:
@@ -333,6 +266,7 @@ class FitFacts:
         surprising: bags to check.
         seconds: it took.
         bags_differ: for a linear model without bag effects, whether it should have them.
+        context: the columns of bags that it learned from; None without.
     """
 
     command: Text
@@ -346,6 +280,7 @@ class FitFacts:
     surprising: Sequence[SurprisingBag]
     seconds: Amount
     bags_differ: BagsDiffer | None = None
+    context: ContextFacts | None = None
 
     def without_counts(self) -> FitFacts:
         """The same without the counts of single bags: held-out ones, bins of them, odd ones."""

@@ -10,7 +10,8 @@ from typing import Any
 from bagwise.checks import wrong
 from bagwise.errors import InputError
 from bagwise.storage.typed_json import typed
-from bagwise.tables.model.fit_facts import LARGE, FitFacts
+from bagwise.tables.model.fit_facts import FitFacts
+from bagwise.tables.model.table_facts import LARGE
 
 FORMAT = 2
 OLDEST = 1  # that is still read

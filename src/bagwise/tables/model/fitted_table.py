@@ -29,8 +29,10 @@ from bagwise.tables.model.network_room import network_room
 if TYPE_CHECKING:
     from bagwise.estimator.table_networks import NetworkModel
     from bagwise.likelihood import Covariance, EffectsOfFit
+    from bagwise.tables.labels.bag_context import BagContext
     from bagwise.tables.model.fit_facts import FitFacts
     from bagwise.tables.model.known_bags import KnownBags
+    from bagwise.tables.read.row_source import RowSource
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class FittedTable:
         held_out: CSV with the true and predicted counts of every bag that was held out; empty of a
             model that does not have it.
         fit_is_intact: whether fit.json is as it was written.
+        context: columns of its bags that it learned from; None without.
     """
 
     model: LinearModel | NetworkModel
@@ -55,6 +58,7 @@ class FittedTable:
     known_bags: KnownBags | None = None
     held_out: bytes = b""
     fit_is_intact: bool = True
+    context: BagContext | None = None
 
     @property
     def facts(self) -> FitFacts:
@@ -120,6 +124,19 @@ class FittedTable:
         p = self.known_bags.probabilities(log_probs, self.known_bags.places(names))
         return np.log(p)
 
+    def with_context(self, source: RowSource, bag: Sequence[str] = ()) -> RowSource:
+        """The rows with the columns of their bags, where the model has learned from such.
+
+        Args:
+            source: the rows.
+            bag: the bag's columns, if not those of the fit.
+        """
+        if self.context is None:
+            return source
+        from bagwise.tables.labels.bag_context import RowsWithContext
+
+        return RowsWithContext(source, self.context, bag)
+
     def bag_columns(self, there: Sequence[str], given: Sequence[str] = ()) -> list[str]:
         """The columns that name the bags of rows, for a model that makes use of them; else none.
 
@@ -128,7 +145,7 @@ class FittedTable:
             given: other names for them.
         """
         if self.known_bags is None:
-            if given:
+            if given and self.context is None:
                 raise InputError(
                     "this model has no bag effects, so the bag of a row says nothing. Give the "
                     "bags' counts or shares with ",
@@ -161,6 +178,8 @@ class FittedTable:
             files[archive.INTERVALS] = archive.as_arrays(self.of_intervals)
         if self.known_bags is not None:
             files[archive.EFFECTS] = self.known_bags.save
+        if self.context is not None:
+            files[archive.CONTEXT] = archive.as_json(self.context.to_json())
         if self.held_out:
             files[archive.HELD_OUT] = partial(write_atomically, content=self.held_out)
         archive.save_folder(Path(os.path.realpath(path)), files)
@@ -194,7 +213,8 @@ class FittedTable:
         # What the fit says about itself is not needed to predict, and is checked where it is used.
         archive.check_files(path, apart=[archive.FIT])
         intact = is_as_written(path, archive.FIT)
-        return cls(model, columns, fit, found, known, held_out, intact)
+        context = _context(path / archive.CONTEXT)
+        return cls(model, columns, fit, found, known, held_out, intact, context)
 
 
 def _read_model(path: Path, kind: str, config: dict[str, Any]) -> LinearModel | NetworkModel:
@@ -214,6 +234,18 @@ def _known_bags(path: Path, n_classes: int) -> KnownBags | None:
     from bagwise.tables.model.known_bags import KnownBags
 
     return KnownBags.load(path, n_classes)
+
+
+def _context(path: Path) -> BagContext | None:
+    """The columns of bags; what they need is imported only for a model that has such."""
+    if not path.exists():
+        return None
+    from bagwise.tables.labels.bag_context import FORMAT, BagContext
+
+    try:
+        return BagContext.from_json(_read(path, FORMAT))
+    except InputError as error:
+        raise DamagedError(f"{path} is damaged: {error}; fit the model again.") from error
 
 
 def _read(path: Path, version: int, oldest: int | None = None) -> dict[str, Any]:

@@ -25,8 +25,9 @@ from bagwise.likelihood import (
     fit_joint,
 )
 from bagwise.likelihood.bag_effects import bags_to_look_at
-from bagwise.likelihood.evidence import VARIANCES, refit
+from bagwise.likelihood.evidence import MOST_AVERAGED, VARIANCES, refit
 from bagwise.likelihood.fit_summary import LikelihoodFit, objective_of
+from bagwise.likelihood.linear_predictions import mean_log_probs
 from bagwise.likelihood.ridge import FOLD_TOLERANCE, mean_per_instance
 from bagwise.likelihood.splits import Split, choose_on, fold_numbers
 from bagwise.limits import LIMITS, Limits
@@ -36,12 +37,11 @@ from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace
 from bagwise.tables.model.fit_facts import BagsDiffer
 from bagwise.tables.model.known_bags import KnownBags
-from bagwise.tables.model.linear_model import LinearModel, mean_log_probs
+from bagwise.tables.model.linear_model import LinearModel
 from bagwise.tables.model.stored_covariance import fit_of
 from bagwise.tables.search.candidate import Trial
 from bagwise.tables.sort.encoded_bags import EncodedBags
 
-MOST_AVERAGED = 1000  # free coefficients of a model that is averaged over its prior
 _OWN = "own."  # before the names of what is known of the model with bag effects
 
 

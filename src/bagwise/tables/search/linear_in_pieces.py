@@ -14,6 +14,7 @@ from bagwise.bags import FloatArray, IntArray
 from bagwise.likelihood import LinearFit, covariance_in_pieces, fit_in_pieces
 from bagwise.likelihood.coefficient_intervals import interval_ridge
 from bagwise.likelihood.in_pieces import Read, bag_log_likelihoods_in_pieces
+from bagwise.likelihood.linear_predictions import linear_log_probs
 from bagwise.likelihood.splits import Split, smaller
 from bagwise.limits import LIMITS, Limits
 from bagwise.progress import WorkProgress
@@ -21,7 +22,6 @@ from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.surprising import all_log_probs
-from bagwise.tables.model.linear_model import linear_log_probs
 from bagwise.tables.model.stored_covariance import arrays_of as of_intervals
 from bagwise.tables.model.stored_covariance import fit_of, too_many
 from bagwise.tables.search.candidate import Trial

@@ -14,6 +14,7 @@ from bagwise.memory_size import refuse_more_than_memory
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.encode.learn_columns import Ordered
+from bagwise.tables.labels.bag_context import RowsWithContext, context_of
 from bagwise.tables.labels.label_file import LabelTable
 from bagwise.tables.match.bag_table import (
     MatchedRows,
@@ -38,6 +39,8 @@ class Asked:
         key: the bag's columns, of all groupings.
         features: see `bagwise.read_bags`, also for the others.
         seed: of the bags by which logarithms are judged.
+        context: columns of bags, see `tables.labels.bag_context`,
+        label_file: where those that are no means are.
     """
 
     key: list[str]
@@ -50,6 +53,8 @@ class Asked:
     seed: int
     limits: Limits = LIMITS
     weights: str | None = None
+    context: Sequence[str] = ()
+    label_file: Table = None
 
     @property
     def as_text(self) -> list[str]:
@@ -67,10 +72,17 @@ def rows_in_memory(
     texts = [file for file in files if not is_parquet(file)]
     refuse_more_than_memory(sum(file.stat().st_size for file in texts), "the table")
     source = open_rows(data, typed=True, as_text=asked.as_text, keys=asked.key, limits=asked.limits)
+    context = None
+    if asked.context:
+        context = context_of(
+            asked.context, asked.label_file, source, list(labels[0].key), asked.weights
+        )
+        source = RowsWithContext(source, context)
+    own = context.names if context is not None and asked.features else []
     rows = match_rows(
         source,
         labels,
-        features=asked.features,
+        features=[*asked.features, *own],
         exclude=asked.exclude,
         categorical=asked.categorical,
         ordered=asked.ordered,
@@ -79,6 +91,8 @@ def rows_in_memory(
         skip_unmatched=asked.skip_unmatched,
         progress=progress,
     )
+    if context is not None:
+        rows = replace(rows, context=context.used(rows.columns.names))
     rows = without_absent_classes(rows, labels[0].source)
     targets, given = rows.targets, rows.columns
 

@@ -15,8 +15,11 @@ from bagwise.tables.read.row_source import RowSource
 
 def label_tables(model: FittedTable, counts: Counts) -> list[LabelTable]:
     """What is known of the bags, of each grouping."""
+    apart = [] if model.context is None else model.context.names
     return [
-        read_labels(part.labels, part.key, known=model.classes, labels_are=part.labels_are)
+        read_labels(
+            part.labels, part.key, known=model.classes, labels_are=part.labels_are, apart=apart
+        )
         for part in counts.groupings
     ]
 

@@ -22,7 +22,12 @@ from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.counted_rows import matched_rows, weight_column
 from bagwise.tables.use.row_groups import row_groups
-from bagwise.tables.use.sensitivity import hardly_told, robustness_of, strongest_columns
+from bagwise.tables.use.sensitivity import (
+    contradicted,
+    hardly_told,
+    robustness_of,
+    strongest_columns,
+)
 from bagwise.tables.use.share_bounds import share_bounds, sums_of_groups
 
 if TYPE_CHECKING:
@@ -51,9 +56,11 @@ class GroupShare:
         strongest: the column, of those that do not make the groups, that would be the strongest
             such difference if it were hidden, and how strong; None of other than the largest
             groups.
-        hardly_told: whether the interval rests on the prior rather than on the bags.
+        hardly_told: whether the interval rests on the prior rather than on the bags, where their
+            counts are not given.
         misfit: how far the counts contradict the model about the group, see
             `likelihood.share_intervals`; None where they were not given.
+        is_contradicted: whether that is more than chance explains.
         of_known_bags: how many of the rows are of bags that the model knows; None of a model
             without bag effects.
         approximate: how many of the rows have a posterior, given the counts, that is not proved;
@@ -70,6 +77,7 @@ class GroupShare:
     strongest: tuple[str, float] | None = None
     hardly_told: bool = False
     misfit: float | None = None
+    is_contradicted: bool = False
     of_known_bags: int | None = None
     approximate: int | None = None
 
@@ -120,7 +128,8 @@ def estimate_shares(
             Option("by"),
             " has the name of a column of the answer; rename it.",
         )
-    source = open_rows(data, as_text=list(by))
+    key = bag if counts is None else counts.key
+    source = model.with_context(open_rows(data, as_text=list(by)), key)
     source.require([*by, *model.columns.names])
     codes, names = row_groups(source, by, model.columns)
     found, order = None, np.arange(len(codes))
@@ -132,8 +141,7 @@ def estimate_shares(
     copies = copies[order]
     places = None
     if model.known_bags is not None:
-        given = bag if counts is None else counts.key
-        places = _bags_of_rows(model.known_bags, source, _bag_columns(model, source, given))[order]
+        places = _bags_of_rows(model.known_bags, source, _bag_columns(model, source, key))[order]
     inputs, found_there = encode_rows(source, model.columns, order, len(codes), progress)
     if surprises is not None:
         surprises.update(found_there)
@@ -180,7 +188,11 @@ def estimate_shares(
     if known is not None and X is not None and contrasts is not None and len(names) > 1:
         robust = robustness_of(shares, contrasts, rows, bounds, known.n_bags)
         strongest = strongest_columns(known, model.columns, by, X, group, rows, copies)
-        untold = hardly_told(known, X, group, rows, copies)
+        if found is None:
+            untold = hardly_told(known, X, group, rows, copies)
+    wrong = np.zeros(shares.shape, dtype=np.bool_)
+    if misfits is not None:
+        wrong = contradicted(misfits, rows)
     return [
         GroupShare(
             group=names[g],
@@ -193,6 +205,7 @@ def estimate_shares(
             strongest=strongest.get((g, c)),
             hardly_told=bool(untold[g]),
             misfit=None if misfits is None else float(misfits[g, c]),
+            is_contradicted=bool(wrong[g, c]),
             of_known_bags=None if in_known is None else int(in_known[g]),
             approximate=None if approximate is None else int(approximate[g]),
         )

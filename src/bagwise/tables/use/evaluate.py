@@ -86,7 +86,7 @@ def evaluate_table(
     class of the model. A model with bag effects uses those of its bags, where the table says which
     bag a row is in. With `weights`, a row counts as often as that column says.
     """
-    source = open_rows(data)
+    source = model.with_context(open_rows(data))
     source.require([target, *model.columns.names])
     weights = weight_column(model, source, weights)
     copies = None if weights is None else row_counts(source, weights)

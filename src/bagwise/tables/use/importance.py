@@ -69,7 +69,7 @@ def importances(
         progress: show a bar, on a terminal.
         limits: how many rows are taken, and sizes of what is read at a time.
     """
-    source = open_rows(data, limits=limits)
+    source = model.with_context(open_rows(data, limits=limits), counts.key)
     found = matched_rows(model, source, counts, progress)
     order, bags = found.targets.order, found.targets.bags
     rng = np.random.default_rng(seed)

@@ -60,7 +60,7 @@ def label_table(
     weights, `n_...`, how many of the rows that a row stands for have each label, takes the place of
     `label`.
     """
-    source = open_rows(data, limits=limits)
+    source = model.with_context(open_rows(data, limits=limits), counts.key)
     tables = label_tables(model, counts)
     to.check([*source.files, *(file for table in tables for file in table.files)], model.classes)
     source.require([*counts.keys, *model.columns.names])

@@ -52,7 +52,8 @@ def predict_table(
         progress: show a bar, on a terminal.
         limits: sizes of what is read at a time.
     """
-    source = open_rows(data, limits=limits)
+    key = bag if counts is None else counts.key
+    source = model.with_context(open_rows(data, limits=limits), key)
     if counts is not None:
         from bagwise.tables.use.predict_by_shares import predict_by_shares
 

@@ -12,11 +12,11 @@ from bagwise.likelihood import effects_of_shares, mean_softmax
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.counts import Counts
-from bagwise.tables.labels.label_file import read_labels
 from bagwise.tables.match.bag_table import match_some
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.use.copied_types import copied_schema
+from bagwise.tables.use.counted_rows import label_tables
 from bagwise.tables.use.prediction_file import (
     Destination,
     Written,
@@ -41,7 +41,7 @@ def predict_by_shares(
             "the labels of bags are given; name the bag's columns with ", Option("bag"), "."
         )
     refuse_inexact(LabelSpec.of(counts.labels_are))
-    known = read_labels(counts.labels, key, known=model.classes, labels_are=counts.labels_are)
+    (known,) = label_tables(model, counts)
     to.check([*source.files, *known.files], model.classes)
     source.require([*key, *model.columns.names])
     kept = kept_columns(source, model, to.keep)

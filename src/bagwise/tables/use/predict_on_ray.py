@@ -31,6 +31,7 @@ class _Settings(NamedTuple):
     schema: pa.Schema
     kept: list[str]
     bag_columns: list[str]
+    key: list[str]
 
 
 def predict_on_ray(
@@ -63,13 +64,13 @@ def predict_on_ray(
         force: replace also a folder that holds other files.
     """
     fitted = FittedTable.load(model)
-    source = open_rows(data)
+    source = fitted.with_context(open_rows(data), key)
     _check_folder(out, source.files, model, fitted.classes, force)
     source.require([*key, *fitted.columns.names])
     kept = kept_columns(source, fitted, keep)
     names = fitted.bag_columns(source.schema.names, key)
     schema = copied_schema(source, kept, Path("all.parquet"))  # the same in every file
-    settings = _Settings(model.absolute(), schema, kept, names)
+    settings = _Settings(model.absolute(), schema, kept, names, list(key))
     place = out.resolve()
     place.parent.mkdir(parents=True, exist_ok=True)
     with unfinished(place, folder=True) as new:
@@ -143,9 +144,10 @@ def _predicted(settings: _Settings, file: Path, out: Path) -> Written | str:
                 f"{out.parent.parent} is not there on the machine {platform.node()} of the "
                 "cluster; files, model and output have to be on a disk that all see."
             )
+        model = _loaded(settings.model)
         return predict_rows(
-            _loaded(settings.model),
-            open_rows(file),
+            model,
+            model.with_context(open_rows(file), settings.key),
             settings.schema,
             Destination(out),
             settings.kept,

@@ -14,13 +14,12 @@ from bagwise.tables.encode.columns import Columns
 
 if TYPE_CHECKING:
     from bagwise.likelihood import Covariance
-    from bagwise.tables.use.estimate import GroupShare
 
 _LEAST = 1e-6  # share whose logit is taken
 _MOST_GROUPS = 60  # the largest, whose strongest column is looked for
 _TOLD = 0.5  # of the prior's variance that bags must take away
 _FALSE = 0.01  # how often counts are said to contradict a model that is right
-_NEAR = 0.1  # standard deviations of the prior within which a group is like all rows
+_NEAR = 0.5  # standard deviations of the prior, in log-odds, that do not matter
 
 
 def robustness_of(
@@ -115,10 +114,14 @@ def hardly_told(
     return found
 
 
-def contradicted(shares: Sequence[GroupShare]) -> list[GroupShare]:
-    """The shares that the counts contradict: one in a hundred tables has any where the model is
-    right.
+def contradicted(misfits: FloatArray, rows: IntArray) -> npt.NDArray[np.bool_]:
+    """(G, C) whether the counts contradict the model about a group: where it is right, one table in
+    a hundred has any such.
+
+    Args:
+        misfits: (G, C), about standard normal.
+        rows: (G,) of groups.
     """
-    known = [share for share in shares if share.misfit is not None]
-    least = float(ndtri(1.0 - _FALSE / (2 * max(len(known), 1))))
-    return [share for share in known if abs(share.misfit or 0.0) > least]
+    compared = max(int((rows > 0).sum()) * misfits.shape[1], 1)
+    found: npt.NDArray[np.bool_] = np.abs(misfits) > ndtri(1.0 - _FALSE / (2 * compared))
+    return found & (rows > 0)[:, None]
