@@ -24,12 +24,7 @@ def wine() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return X, y, bags, counts
 
 
-@parametrize_with_checks(
-    [BagLogisticRegression()],
-    expected_failed_checks=lambda _: {
-        "check_sample_weight_equivalence_on_dense_data": "it shuffles rows, and so the folds",
-    },
-)
+@parametrize_with_checks([BagLogisticRegression()])
 def test_it_keeps_scikit_learns_contract(estimator: object, check: object) -> None:
     check(estimator)  # type: ignore[operator]
 

@@ -74,7 +74,7 @@ class Covariance:
         d, C = self.matrix.shape[:2]
         matrix = self.matrix if self.posterior is None else self.posterior
         values, vectors = np.linalg.eigh(matrix.reshape(d * C, d * C))
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # signs are chance
         normal = np.random.default_rng(seed).standard_normal((pairs, d * C))
         shift = (normal @ root.T).reshape(pairs, d, C)
         center = np.vstack([self.fit.weights, self.fit.intercept])

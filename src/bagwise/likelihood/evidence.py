@@ -235,7 +235,9 @@ def _component(
     values = np.maximum(values, 1e-12 * values.max())
     precisions = X.shape[1] * (len(classes) - 1) * np.log(ridge / dispersion)
     log_evidence = 0.5 * float(np.log(values).sum() + precisions) - point.value / dispersion
-    return Component(fit, classes, vectors * np.sqrt(values), log_evidence, 1.0)
+    # The symmetric root: draws must not depend on the signs of eigenvectors, which are chance.
+    root = (vectors * np.sqrt(values)) @ vectors.T
+    return Component(fit, classes, root, log_evidence, 1.0)
 
 
 def _weighted(found: Sequence[Component], dispersion: float) -> PosteriorOfPriors:
