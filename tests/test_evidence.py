@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.special import expit
-from scipy.stats import binom, norm
+from scipy.stats import binom, chi2, kstest, norm
 
 from bagwise import Bags
 from bagwise.likelihood import PosteriorOfPriors, fit_by_evidence, fit_linear
+from bagwise.likelihood.coordinates import orthogonal_normals
 from bagwise.likelihood.evidence import refit
 from bagwise.likelihood.linear_predictions import mean_log_probs
 
@@ -126,3 +127,20 @@ def test_there_may_be_nothing_to_learn(constant: bool) -> None:
         one = Bags(bags.sizes, np.column_stack([bags.sizes, 0 * bags.sizes]))
         draws = fit_by_evidence(X, one).draws()
         assert np.exp(mean_log_probs(X, draws))[:, 0].min() > 0.95
+
+
+def test_draws_at_right_angles_are_normal_and_make_means_surer() -> None:
+    rng = np.random.default_rng(3)
+    draws = np.stack([orthogonal_normals(rng, 6, 4) for _ in range(3000)])
+    for column in (draws[:, 0, 0], draws[:, 5, 3], (draws[:, 1] ** 2).sum(axis=1)):
+        assert kstest(column, "norm" if column.min() < 0 else chi2(4).cdf).pvalue > 1e-3
+    products = draws[:, :4] @ draws[:, :4].transpose(0, 2, 1)
+    assert np.abs(products * (1 - np.eye(4))).max() < 1e-9
+
+    def varies(normals: np.ndarray) -> float:
+        return float(np.var(expit(3 + 2 * normals @ [1.0, 1.0, -1.0, 0.5]).mean(axis=1)))
+
+    together = np.stack([orthogonal_normals(rng, 16, 4) for _ in range(500)])
+    alone = rng.standard_normal(together.shape)
+    mirrored = [np.concatenate([x, -x], axis=1) for x in (together, alone)]
+    assert varies(mirrored[0]) < 0.75 * varies(mirrored[1])

@@ -12,7 +12,7 @@ from bagwise.bags import FloatArray
 from bagwise.checks import number
 from bagwise.errors import InputError
 from bagwise.likelihood.coefficients import LinearFit
-from bagwise.likelihood.coordinates import contrasts, normal_nodes
+from bagwise.likelihood.coordinates import contrasts, normal_nodes, orthogonal_normals
 
 MAX_PARAMETERS = 2000  # for whose covariance there is room
 
@@ -75,7 +75,7 @@ class Covariance:
         matrix = self.matrix if self.posterior is None else self.posterior
         values, vectors = np.linalg.eigh(matrix.reshape(d * C, d * C))
         root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T  # signs are chance
-        normal = np.random.default_rng(seed).standard_normal((pairs, d * C))
+        normal = orthogonal_normals(np.random.default_rng(seed), pairs, d * C)
         shift = (normal @ root.T).reshape(pairs, d, C)
         center = np.vstack([self.fit.weights, self.fit.intercept])
         found: FloatArray = center + np.concatenate([shift, -shift])

@@ -57,3 +57,23 @@ def normal_draws(dimensions: int, n: int) -> FloatArray:
     sobol = qmc.Sobol(dimensions, seed=0).random(n)
     draws: FloatArray = ndtri(np.clip(sobol, 1e-6, 1 - 1e-6))
     return draws
+
+
+def orthogonal_normals(rng: np.random.Generator, n: int, dimensions: int) -> FloatArray:
+    """(n, D) draws of a standard normal vector, each D of them at right angles.
+
+    Each is standard normal on its own; together they fill space more evenly than independent ones,
+    and means over them and their mirror images have about half the variance.
+
+    >>> draws = orthogonal_normals(np.random.default_rng(0), 2, 3)
+    >>> round(float(abs(draws[0] @ draws[1])), 12)
+    0.0
+    """
+    if dimensions == 0:
+        return np.zeros((n, 0))
+    normal = rng.standard_normal((-(-n // dimensions), dimensions, dimensions))
+    directions, triangle = np.linalg.qr(normal)
+    signs = np.sign(np.diagonal(triangle, axis1=1, axis2=2))  # so that they are uniform
+    rows = (directions * signs[:, None, :]).reshape(-1, dimensions)[:n]
+    found: FloatArray = np.sqrt(rng.chisquare(dimensions, size=(n, 1))) * rows
+    return found

@@ -26,7 +26,7 @@ from bagwise.likelihood._second_derivative import (
     with_penalty,
 )
 from bagwise.likelihood.coefficients import LinearFit
-from bagwise.likelihood.coordinates import contrasts
+from bagwise.likelihood.coordinates import contrasts, orthogonal_normals
 from bagwise.likelihood.linear_fit import fit_linear, occurring
 from bagwise.likelihood.objective import BagLikelihood, checked_features
 from bagwise.likelihood.ridge import FOLD_TOLERANCE
@@ -100,7 +100,7 @@ class PosteriorOfPriors:
         ends = np.round(np.cumsum(weights) * pairs).astype(int)
         drawn = []
         for component, n in zip(self.components, np.diff(ends, prepend=0), strict=True):
-            normal = rng.standard_normal((n, len(component.root)))
+            normal = orthogonal_normals(rng, int(n), len(component.root))
             drawn.append(component.drawn(np.concatenate([normal, -normal])))
         return np.concatenate(drawn)
 
