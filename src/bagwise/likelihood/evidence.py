@@ -62,10 +62,11 @@ class Component:
 
     def drawn(self, normal: FloatArray) -> FloatArray:
         """(S, d + 1, C) coefficients, the intercept last, from standard normal numbers (S, P)."""
-        shift = (normal @ self.root.T).reshape(len(normal), len(self.fit.weights) + 1, -1)
+        d, C = len(self.fit.weights), len(self.classes)
+        shift = (normal @ self.root.T).reshape(len(normal), d + 1, C - 1)
         center = np.vstack([self.fit.weights, self.fit.intercept])
         found = np.repeat(center[None], len(normal), axis=0)
-        found[:, :, self.classes] += shift @ contrasts(len(self.classes)).T
+        found[:, :, self.classes] += shift @ contrasts(C).T
         return found
 
 

@@ -267,6 +267,7 @@ class _Fit:
                 temperature=fitted.temperature,
                 joint=chosen.joint,
                 averaged=chosen.fitted is not None and "draws" in chosen.fitted,
+                trust=float((chosen.fitted or {}).get("trust", 1.0)),
             ),
             tried=[trial.facts for trial in trials],
             folds=len(self.splits),

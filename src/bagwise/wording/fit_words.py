@@ -30,6 +30,7 @@ def verdict(facts: FitFacts, word_option: WordOption = str) -> str:
     parts = [
         _errors(facts),
         _found(facts),
+        _trust(facts),
         _coefficients(facts),
         _overconfidence(facts),
         _bag_effects(facts, word_option),
@@ -60,6 +61,16 @@ def _found(facts: FitFacts) -> str:
         f"{but} model does not beat {overall}: it makes the counts of these bags no more likely. "
         "Do not use it. The columns may say little about the classes, or the bags may be too few "
         "or too similar."
+    )
+
+
+def _trust(facts: FitFacts) -> str:
+    """That predictions are pulled toward the overall shares."""
+    if facts.settings.trust == 1:
+        return ""
+    return (
+        f"Because held-out bags prefer {_overall(facts)}, these have a weight of "
+        f"{1 - facts.settings.trust:.0%} in its predictions."
     )
 
 

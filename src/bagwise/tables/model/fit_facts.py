@@ -39,8 +39,8 @@ class FitSettings:
     `lr` and `epochs` are of models trained by gradient descent, `ridge` of those fitted by maximum
     likelihood, `bag_effects` (tau) of those with bag effects, `joint` of those fitted to several
     groupings together, `averaged` of those that predict by means over draws of their coefficients
-    (`ridge` is the most probable one). The model's logits were divided by `temperature`, which its
-    weights contain.
+    (`ridge` is the most probable one), and `trust` their weight in a mixture with the overall
+    shares. The model's logits were divided by `temperature`, which its weights contain.
     """
 
     method: Text
@@ -54,6 +54,7 @@ class FitSettings:
     bag_effects: Amount | None = None
     joint: bool = False
     averaged: bool = False
+    trust: Share = 1.0
 
     @property
     def log_odds(self) -> float | None:
@@ -296,11 +297,12 @@ class FitFacts:
     @property
     def verdict(self) -> Verdict:
         """Whether the model is better than the overall shares: clearly (the 95% interval of the
-        gain is above 0), perhaps by chance, or not at all.
+        gain is above 0), perhaps by chance, or not at all, which is also the verdict of a model
+        that had to be pulled toward them.
         """
         if self.held_out.gain_interval[0] > 0:
             return "learned"
-        return "chance" if self.held_out.gain > 0 else "nothing"
+        return "chance" if self.held_out.gain > 0 and self.settings.trust == 1 else "nothing"
 
     @property
     def is_overconfident(self) -> bool:

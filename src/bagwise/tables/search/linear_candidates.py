@@ -25,16 +25,18 @@ from bagwise.likelihood import (
     fit_joint,
 )
 from bagwise.likelihood.bag_effects import bags_to_look_at
-from bagwise.likelihood.evidence import MOST_AVERAGED, VARIANCES, refit
+from bagwise.likelihood.evidence import MOST_AVERAGED, VARIANCES, PosteriorOfPriors, refit
 from bagwise.likelihood.fit_summary import LikelihoodFit, objective_of
 from bagwise.likelihood.linear_predictions import mean_log_probs
 from bagwise.likelihood.ridge import FOLD_TOLERANCE, mean_per_instance
 from bagwise.likelihood.splits import Split, choose_on, fold_numbers
+from bagwise.likelihood.trust import mixed, trust_of
 from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import log_likelihoods
 from bagwise.progress import WorkProgress
 from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace
+from bagwise.tables.assess.baseline import overall_shares
 from bagwise.tables.model.fit_facts import BagsDiffer
 from bagwise.tables.model.known_bags import KnownBags
 from bagwise.tables.model.linear_model import LinearModel
@@ -42,6 +44,8 @@ from bagwise.tables.model.stored_covariance import fit_of
 from bagwise.tables.search.candidate import Trial
 from bagwise.tables.sort.encoded_bags import EncodedBags
 
+_PAIRS = 64  # of draws of coefficients
+_TINY = 1e-12  # share
 _OWN = "own."  # before the names of what is known of the model with bag effects
 
 
@@ -86,30 +90,45 @@ def averaged(
     done = itertools.count(1)
     steps = len(VARIANCES) + len(splits)
     posterior = fit_by_evidence(X, bags, limits=limits, watch=lambda: watch(next(done), steps))
-    of_bags, log_probs = np.full(len(bags), np.nan), None
+    log_probs, shares = None, np.empty((len(bags), bags.n_classes))
     for number, (kept, held_out) in enumerate(splits, start=1):
         part = refit(posterior, X[bags.rows(kept)], bags.select(kept), limits)
         draws = part.draws()
         rows = bags.rows(held_out)
         if log_probs is None:
             log_probs = mean_log_probs(X, draws)
+            shares[:] = overall_shares(bags.select(kept))
         else:
             log_probs[rows] = mean_log_probs(X[rows], draws)
-        of_bags[held_out] = log_likelihoods(log_probs[rows], bags.select(held_out))
+            shares[held_out] = overall_shares(bags.select(kept))
         watch(len(VARIANCES) + number, steps)
     assert log_probs is not None
-    judged = np.flatnonzero(np.isfinite(of_bags))
+    judged = np.sort(np.concatenate([held_out for _, held_out in splits]))
+    rows, some = bags.rows(judged), bags.select(judged)
+    trust = max(round(_PAIRS * trust_of(log_probs[rows], some, shares[judged])), 1) / _PAIRS
+    log_probs = mixed(log_probs, np.log(np.maximum(shares, _TINY))[bags.bag_of_row], trust)
+    of_bags = np.full(len(bags), np.nan)
+    of_bags[judged] = log_likelihoods(log_probs[rows], some)
     fit = posterior.best.fit
     return arrays_of(fit) | {
         "ridges": np.array([fit.ridge]),
-        "scores": np.array([mean_per_instance(of_bags[judged], bags.select(judged))[0]]),
+        "scores": np.array([mean_per_instance(of_bags[judged], some)[0]]),
         "of_bags": of_bags[None],
         "chosen": np.array(0),
         "log_probs": log_probs.astype(np.float32),
-        "draws": posterior.draws(),
+        "draws": _drawn(posterior, trust, overall_shares(bags)),
+        "trust": np.array(trust),
         "dispersion": np.array(posterior.dispersion),
         "path": np.array(posterior.path),
     }
+
+
+def _drawn(posterior: PosteriorOfPriors, trust: float, shares: FloatArray) -> FloatArray:
+    """Coefficients whose mean predictions are the model's with weight `trust`, else the shares."""
+    drawn = posterior.draws(round(_PAIRS * trust))
+    same = np.zeros((2 * _PAIRS - len(drawn), *drawn.shape[1:]))
+    same[:, -1] = np.log(np.maximum(shares, _TINY))
+    return np.concatenate([drawn, same])
 
 
 def effect_trials(data: EncodedBags, splits: Sequence[Split], work: Workspace) -> list[Trial]:
