@@ -190,7 +190,9 @@ def encoded(model: Any, frame: pd.DataFrame) -> np.ndarray:
 
 
 def effect_coverage(model: Any, true: np.ndarray, errors: np.ndarray) -> dict[str, Any] | None:
-    """How many intervals of effects hold the supervised coefficient, or overlap its interval."""
+    """How many intervals of effects hold the supervised coefficient, as it is or within the errors
+    of both, or overlap its interval.
+    """
     try:
         found = model.effects()
     except InputError:
@@ -201,9 +203,11 @@ def effect_coverage(model: Any, true: np.ndarray, errors: np.ndarray) -> dict[st
     column = np.zeros(len(found), int) if true.shape[1] == 1 else found["class"].map(classes)
     w, e = true[row, column], 1.96 * errors[row, column]
     low, high = found["low"].to_numpy(), found["high"].to_numpy()
+    both = np.hypot((high - low) / 2, e)
     return {
         "intervals": len(found),
         "covered": int(((low <= w) & (w <= high)).sum()),
+        "within_both": int((np.abs((low + high) / 2 - w) <= both).sum()),
         "overlap": int(((low <= w + e) & (w - e <= high)).sum()),
         "not_zero": int(((low > 0) | (high < 0)).sum()),
         "wrong_sign": int((((low > 0) & (w + e < 0)) | ((high < 0) & (w - e > 0))).sum()),
@@ -223,17 +227,24 @@ def _group(value: object) -> str:
         return str(value)
 
 
-def group_shares(model: Any, split: Split, by: Sequence[str]) -> list[dict[str, Any]]:
-    """Estimated and true shares of the groups of test rows; of two classes, of the second."""
+def group_shares(
+    model: Any, split: Split, by: Sequence[str], counted: bool = False
+) -> list[dict[str, Any]]:
+    """Estimated and true shares of the groups of test rows, or of the rows that were counted, given
+    the counts; of two classes, of the second.
+    """
+    table, true_labels = (split.train, split.y_train) if counted else (split.test, split.y_test)
+    given = {"labels": split.counts, "labels_are": "counts"} if counted else {}
     found: list[dict[str, Any]] = []
     for column in by:
-        groups = split.test[column].astype(object)
-        rows = split.test[groups.notna()]
-        labels = split.y_test[groups.notna()]
-        answer = model.estimate(rows, by=column)
+        there = table[column].astype(object).notna() | counted  # bags are counted as a whole
+        rows, labels = table[there], true_labels[there]
+        answer = model.estimate(rows, by=column, **given)
         true = pd.crosstab(rows[column].map(_group), labels)
         for record in answer.to_dict("records"):
             group, label = _group(record[column]), record["class"]
+            if group not in true.index:  # rows without a value
+                continue
             if len(model.classes) == 2 and label == model.classes[0]:
                 continue
             n = int(true.loc[group].sum())
@@ -310,7 +321,9 @@ def judged(
         "methods": {name: scores(values, y) for name, values in methods.items()},
         "sure": [int(sure.sum()), int((p.argmax(axis=1) == y)[sure].sum())],
         "effects": effect_coverage(model, weights, errors),
+        "trust": facts.settings.trust,
         "groups": group_shares(model, split, by),
+        "counted_groups": group_shares(model, split, by, counted=True),
     }
 
 

@@ -57,11 +57,41 @@ def covered_groups(records: Iterable[Record], key: str = "groups") -> tuple[int,
 
 
 def covered_effects(records: Iterable[Record]) -> tuple[int, int, int]:
-    """Effects whose interval holds the supervised one, overlaps its interval, and all of them."""
+    """Effects whose interval holds the supervised one, those that agree with it within the errors
+    of both, and all of them.
+    """
     known = [record["effects"] for record in records if record.get("effects")]
-    names = ("covered", "overlap", "intervals")
-    covered, overlap, intervals = (sum(effects[name] for effects in known) for name in names)
-    return covered, overlap, intervals
+    names = ("covered", "within_both", "intervals")
+    covered, within, intervals = (sum(effects[name] for effects in known) for name in names)
+    return covered, within, intervals
+
+
+def over_seeds(records: Sequence[Record]) -> list[Record]:
+    """A record for each table and kind of bags: means of numbers, and all groups."""
+    found = []
+    for case in dict.fromkeys((record["table"], record["bagging"]) for record in records):
+        of = [record for record in records if (record["table"], record["bagging"]) == case]
+        methods = {
+            name: {"log_loss": mean(r["methods"][name]["log_loss"] for r in of)}
+            for name in METHODS
+            if all(name in r["methods"] for r in of)
+        }
+        effects = [r["effects"] for r in of if r.get("effects")]
+        found.append(
+            of[0]
+            | {
+                "verdict": ", ".join(dict.fromkeys(r["verdict"] for r in of)),
+                "methods": methods,
+                "trust": mean(r["trust"] for r in of),
+                "groups": [group for r in of for group in r["groups"]],
+                "sure": [sum(numbers) for numbers in zip(*(r["sure"] for r in of), strict=True)],
+                "effects": {name: sum(e[name] for e in effects) for name in effects[0]}
+                if effects
+                else None,
+                "seconds": mean(r["seconds"] for r in of),
+            }
+        )
+    return found
 
 
 def by_table(records: Iterable[Record], share: Callable[[Record], float | None]) -> float | None:
@@ -124,15 +154,15 @@ def _harmful(records: Sequence[Record]) -> str:
 
 
 def _few_bags(records: Sequence[Record]) -> str:
-    found = [r for r in records if has_few_bags(r)]
+    found = [r for r in over_seeds(records) if has_few_bags(r)]
     rows = []
     for r in found:
         inside, n, _ = covered_groups([r])
         sure, right = r["sure"]
         losses = [_number(loss(r, name) if name in r["methods"] else None) for name in METHODS]
-        numbers = (r["bags"], r["coefficients"], r["verdict"])
+        numbers = (r["bags"], r["coefficients"], r["verdict"], _number(r["trust"], 2))
         rows.append((r["table"], *numbers, *losses, _part(inside, n), _part(right, sure)))
-    columns = ("table", "bags", "coefficients", "verdict", *METHODS)
+    columns = ("table", "bags", "coefficients", "verdict", "trust", *METHODS)
     worse = sum(map(is_harmful, found))
     line = f"{worse} of {len(found)} are predicted worse than by the overall shares.\n\n"
     return line + table((*columns, "groups covered", "right where p > 0.9"), rows)
@@ -148,21 +178,29 @@ def _coverage(records: Sequence[Record]) -> str:
     rows = []
     for name, of in parts:
         inside, n, width = covered_groups(of)
-        covered, overlap, intervals = covered_effects(of)
+        covered, within, intervals = covered_effects(of)
         each = by_table(of, _share_of_groups)
         shares = (_part(inside, n), "" if each is None else f"{100 * each:.0f}%", _number(width))
-        rows.append((name, len(of), *shares, _part(covered, intervals), _part(overlap, intervals)))
+        rows.append((name, len(of), *shares, _part(covered, intervals), _part(within, intervals)))
     natural = [record for record in records if "bag_effects_groups" in record]
     inside, n, width = covered_groups(natural, "bag_effects_groups")
     rows.append(("natural, bag effects", len(natural), _part(inside, n), "", _number(width)))
     columns = ("bags, verdict", "cases", "groups covered", "mean over cases", "mean width")
+    for name, of in (("counted rows", list(records)), *_counted_parts(records)):
+        inside, n, width = covered_groups(of, "counted_groups")
+        rows.append((name, len(of), _part(inside, n), "", _number(width)))
     rows = [(*row, *[""] * (7 - len(row))) for row in rows]
-    return table((*columns, "effects covered", "effects overlapping"), rows)
+    return table((*columns, "effects covered", "within both errors"), rows)
+
+
+def _counted_parts(records: Sequence[Record]) -> list[tuple[str, list[Record]]]:
+    baggings = dict.fromkeys(record["bagging"] for record in records)
+    return [(f"counted rows, {b}", [r for r in records if r["bagging"] == b]) for b in baggings]
 
 
 def _cases(records: Sequence[Record]) -> str:
     rows = []
-    for r in records:
+    for r in over_seeds(records):
         inside, n, width = covered_groups([r])
         covered, _, intervals = covered_effects([r])
         sizes = (r["rows"], r["bags"], r["coefficients"], r["verdict"])
@@ -216,7 +254,10 @@ and the groups of each.
   share of a small group is itself random.
 - Effects covered: the 95% interval of `effects()` holds the coefficient of a logistic
   regression with the true labels of the training rows, on the same encoded columns.
-  Overlapping: it overlaps the 95% interval of that coefficient.
+  That coefficient has an error, too. Within both errors: they differ by less than the root of the
+  sum of the squares of both intervals' half widths.
+- Counted rows: the same of the rows whose bags were counted, by `estimate` with their counts.
+- Trust: the weight of the model in its predictions; the rest is the overall shares.
 - Gain: log loss of the overall shares less that of `fit`, on the test rows.
 """
 
