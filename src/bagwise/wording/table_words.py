@@ -24,7 +24,7 @@ _NEW = {
     "unseen": "a category not seen in training.",
     "missing": "no value; all training rows had one.",
     "infinite": "an infinite value, which is read as missing.",
-    "far": "a value far from those in training, which is read as the nearest ordinary value.",
+    "far": "an extreme value, which is read as the nearest ordinary one.",
 }
 _KINDS = {
     "counts": "counts, some of which are not known",
