@@ -127,7 +127,7 @@ def test_notes_are_on_the_error_stream(tmp_path: Path) -> None:
     code, text, notes = run("predict", MODEL, rows, "--out", tmp_path / "p.csv", "--json")
     assert code == 0
     assert json.loads(text)["rows"] == 360
-    assert notes.startswith("Note: income: 3 rows have a value far")
+    assert notes.startswith("Note: income: 3 rows have an extreme value")
 
 
 def test_a_page_goes_to_standard_output() -> None:

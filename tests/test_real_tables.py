@@ -33,9 +33,10 @@ def record(bagging: str = "natural", verdict: str = "learned", **more: Any) -> d
     groups = [{"low": 0.1, "high": 0.3, "truth": truth} for truth in (0.1, 0.2, 0.3, 0.4)]
     losses = {"fit": 0.5, "overall shares": 0.6, "supervised": 0.3}
     methods = {n: {"log_loss": x, "auc": 0.7, "accuracy": 0.8} for n, x in losses.items()}
-    effects = {"intervals": 10, "covered": 8, "overlap": 9}
+    effects = {"intervals": 10, "covered": 8, "within_both": 9}
     made = {"table": "made", "bagging": bagging, "seed": 0, "verdict": verdict, "bags": 10}
     made |= {"coefficients": 20, "rows": 200, "seconds": 1.0, "total_seconds": 2.0, "sure": [4, 3]}
+    made |= {"trust": 1.0, "counted_groups": groups[:2]}
     return made | {"methods": methods, "effects": effects, "groups": groups} | more
 
 
@@ -66,6 +67,19 @@ def test_a_positive_verdict_with_a_larger_loss_is_listed(modules: Any) -> None:
     assert "| natural | fit | 2 | 0.700 | 0.700 | 0.800 |" in text
     assert "1 of 2 are predicted worse" in text
     assert "| all, learned | 2 | 75% (6 of 8) | 75% | 0.200 | 80% (16 of 20) |" in text
+
+
+def test_seeds_of_a_case_are_one_line_with_means(modules: Any) -> None:
+    _, _, page = modules
+    other = record(seed=1, verdict="chance", trust=0.5)
+    other["methods"]["fit"]["log_loss"] = 0.6
+    (found,) = page.over_seeds([record(), other])
+    assert found["methods"]["fit"]["log_loss"] == pytest.approx(0.55)
+    assert (found["verdict"], found["trust"], found["sure"]) == ("learned, chance", 0.75, [8, 6])
+    assert len(found["groups"]) == 8
+    text = page.page([record(), other])
+    assert "| made | 10 | 20 | learned, chance | 0.75 | 0.550 |" in text
+    assert "| counted rows, natural | 2 | 100% (4 of 4) |" in text
 
 
 def test_a_case_that_failed_is_on_the_page(modules: Any) -> None:

@@ -265,8 +265,7 @@ def test_other_far_values_are_taken_for_the_last_ordinary_one() -> None:
     X = Columns((column,)).encode(batch_of({"age": [1e9, 80, 40]}), 0, surprises)
     assert X[0] == X[1] != X[2]
     assert table_words.surprises(surprises) == [
-        "age: 1 row has a value far from those in training, which is read as the nearest ordinary "
-        "value."
+        "age: 1 row has an extreme value, which is read as the nearest ordinary one."
     ]
 
 
