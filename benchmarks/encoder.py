@@ -1,9 +1,9 @@
-"""A linear model on features of a frozen encoder, learned from counts: CIFAR-10, bags of 2 to 1,024.
+"""A linear model on features of a frozen encoder, learned from the counts of bags: CIFAR-10.
 
     python benchmarks/encoder_features.py FEATURES --flip --data DIR
     python benchmarks/encoder.py FEATURES/lite2-160-flip.npy results/encoder --data DIR
 
-Training images are put into random bags of K. A linear model is learned from their counts by CC or
+Training images are put into random bags of K, 2 to 1,024. A linear model is learned from their counts by CC or
 DLLP, or from true labels. Of three settings it takes the one under which a tenth of the bags, held
 out, is most probable (of supervised learning, a tenth of the labels); then it is trained on all
 bags. Each line of runs.csv is one run; runs that are there already are not done
@@ -135,7 +135,7 @@ def picture(rows: list[dict[str, str]], path: Path) -> None:
             axis.annotate(
                 TITLES[method], points[-1], (6, -3), textcoords="offset points", color=color
             )
-    for (features, method, _), values in found.items():
+    for (_, method, _), values in found.items():
         if method == "supervised":
             axis.axhline(mean(values), color="0.5", linewidth=1)
             axis.annotate(
