@@ -3,10 +3,10 @@
     python benchmarks/encoder_features.py FEATURES --flip --data DIR
     python benchmarks/encoder.py FEATURES/lite2-160-flip.npy results/encoder --data DIR
 
-Training images are put into random bags of K, 2 to 1,024. A linear model is learned from their counts by CC or
-DLLP, or from true labels. Of three settings it takes the one under which a tenth of the bags, held
-out, is most probable (of supervised learning, a tenth of the labels); then it is trained on all
-bags. Each line of runs.csv is one run; runs that are there already are not done
+Training images are put into random bags of K, 2 to 1,024. A linear model is learned from their
+counts by CC or DLLP, or from true labels. Of three settings it takes the one under which a tenth of
+the bags, held out, is most probable (of supervised learning, a tenth of the labels); then it is
+trained on all bags. Each line of runs.csv is one run; runs that are there already are not done
 again. At the end table.md and the picture are made of what there is.
 """
 
