@@ -143,7 +143,10 @@ def test_tables_figures_reports_and_exports_show_variants(tmp_path: Path) -> Non
         assert tables[0] == tables[1]
 
 
-@pytest.mark.parametrize("change", [{"lr": 10**-2.5}, {"average": 1 - 1e-9}, {"weight_decay": 0}])
+@pytest.mark.parametrize(
+    "change",
+    [{"lr": 10**-2.5}, {"average": 1 - 1e-9}, {"weight_decay": 0}, {"drop_last": True}],
+)
 def test_settings_are_exported_exactly(change: dict[str, Any], tmp_path: Path) -> None:
     original = result(90, **change)
     write_result(tmp_path / "runs" / RESULT, original)
