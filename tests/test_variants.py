@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
-from bagwise.paper.accuracy import collect, render
+from bagwise.paper.accuracy import collect
+from bagwise.paper.accuracy_table import render
 from bagwise.paper.export import read_runs
 from bagwise.paper.figures import draw_figures
 from bagwise.paper.run import RESULT, RunResult, versions, write_result

@@ -263,21 +263,26 @@ def table(
         Selection, typer.Option(help="What validation chooses epochs and rates by.")
     ] = Selection.accuracy,
     paper: Annotated[bool, typer.Option("--paper", help="Add the paper's figures.")] = False,
+    gap: Annotated[
+        bool, typer.Option("--gap", help="Show the distance to supervised learning.")
+    ] = False,
 ) -> None:
     """Print results in the paper's layout: test accuracy, mean and standard deviation over seeds.
 
     The best of a column is marked. A filled circle says that the best proposed method is
-    significantly better than this baseline, an empty one that it is worse (paired t-test, 5 %).
+    significantly better than this baseline, an empty one that it is worse (paired t-test, 5%).
     """
-    from bagwise.paper.accuracy import key, render
+    from bagwise.paper.accuracy_table import key, render
+    from bagwise.paper.datasets import published_name
 
     with user_errors():
         blocks = _blocks(runs, select)
-        shown = [render(block, format.value, paper) for block in blocks]
+        shown = [render(block, format.value, paper, gap) for block in blocks]
     for text in shown:
         typer.echo(text)
     if format in (TableFormat.text, TableFormat.markdown):
-        typer.echo(key(format.value, paper, select.value))
+        raw = any(published_name(block.dataset) != block.dataset for block in blocks)
+        typer.echo(key(format.value, paper, select.value, raw, gap))
     for note in (note for block in blocks for note in block.notes()):
         typer.echo(f"Note: {note}", err=True)
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from bagwise.bags import FloatArray
 from bagwise.extras import require
-from bagwise.paper.accuracy import Block, Cell, paper_best
+from bagwise.paper.accuracy import Block, Cell
 from bagwise.paper.appearance import color, look
+from bagwise.paper.published import paper_best
 from bagwise.storage.files import begins, refuse_foreign, write_atomically
 
 require("matplotlib", "plots")
