@@ -702,7 +702,7 @@ def test_runs_of_the_papers_data_are_drawn_beside_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("select", ["accuracy", "bag_loss"])
-@pytest.mark.parametrize("page", ["linear", "mlp", "cifar10", "leaderboard"])
+@pytest.mark.parametrize("page", ["linear", "mlp", "cifar10", "leaderboard", "replication"])
 def test_the_committed_tables_are_made_from_the_committed_runs(page: str, select: str) -> None:
     name = {"accuracy": "table.md", "bag_loss": "table-bag-loss.md"}[select]
     paper = () if page == "leaderboard" else ("--paper",)
@@ -712,6 +712,13 @@ def test_the_committed_tables_are_made_from_the_committed_runs(page: str, select
     lines = output.splitlines(keepends=True)
     table = "".join(line for line in lines if not line.startswith("Note: "))  # to standard error
     assert table == (RESULTS / page / name).read_text()
+
+
+@pytest.mark.slow
+def test_the_committed_overview_is_made_from_the_committed_runs(tmp_path: Path) -> None:
+    script = RESULTS.parent / "benchmarks" / "paper_overview.py"
+    subprocess.run([sys.executable, script, "--out", tmp_path / "overview.md"], check=True)
+    assert (tmp_path / "overview.md").read_text() == (RESULTS / "overview.md").read_text()
 
 
 @pytest.mark.slow

@@ -106,10 +106,10 @@ def _latex(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
-def _number(mean: float, supervised: float | None) -> str:
+def number_or_gap(mean: float, supervised: float | None) -> str:
     """An accuracy, or its distance to that of supervised learning where this is given.
 
-    >>> _number(92.04, None), _number(92.0, 92.5), _number(92.5, 92.5)
+    >>> number_or_gap(92.04, None), number_or_gap(92.0, 92.5), number_or_gap(92.5, 92.5)
     ('92.0', '-0.5', '0.0')
     """
     if supervised is None:
@@ -122,7 +122,7 @@ def _shown(block: Block, row: str, K: int, style: str, paper: bool, gap: bool) -
     if cell is None:
         return "-"
     pm = r"\pm" if style == "latex" else "±"
-    text = _number(cell.mean, block.supervised if gap else None)
+    text = number_or_gap(cell.mean, block.supervised if gap else None)
     if len(cell.accuracies) > 1 and not gap:
         text += f" {pm} {cell.std:.1f}"
     if cell.engine not in ("exact", "-"):
@@ -151,7 +151,7 @@ def _in_brackets(block: Block, method: str, K: int, style: str, gap: bool) -> st
     mark = known.mark and f" {known.mark}"
     if style == "latex" and mark:
         mark = {"●": r" $\bullet$", "○": r" $\circ$"}[known.mark]
-    return f" ({_number(known.mean, block.paper_supervised if gap else None)}{mark})"
+    return f" ({number_or_gap(known.mean, block.paper_supervised if gap else None)}{mark})"
 
 
 def _paper_best(block: Block, K: int, style: str, gap: bool) -> str:
@@ -162,7 +162,7 @@ def _paper_best(block: Block, K: int, style: str, gap: bool) -> str:
     proposed = block.best(K, proposed=True)
     if proposed is None or block.cells[proposed, K].mean >= known.mean - known.std:
         below = ""
-    text = _number(known.mean, block.paper_supervised if gap else None)
+    text = number_or_gap(known.mean, block.paper_supervised if gap else None)
     text += below if gap else f" {pm} {known.std:.1f}{below}"
     return f"${text}$" if style == "latex" else text
 
