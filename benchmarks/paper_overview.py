@@ -53,7 +53,7 @@ SECTION = """
 {supervised}
 {cells}"""
 PROTOCOLS = {
-    False: ("Standardized pixels", "Runs of {pages}: 20 epochs (linear), 30 or more (mlp)."),
+    False: ("Standardized pixels", "Runs of {pages}, which say how long they trained."),
     True: ("Raw pixels, the authors' protocol", "Runs of {pages}."),
 }
 

@@ -24,7 +24,7 @@ from bagwise.paper.accuracy import collect
 from bagwise.paper.accuracy_table import render
 from bagwise.paper.datasets import Dataset, load_dataset
 from bagwise.paper.export import read_runs
-from bagwise.paper.published import paper_best, paper_results
+from bagwise.paper.published import in_paper, paper_best, paper_results
 from bagwise.paper.run import RESULT, RunResult, execute, protocol_data, read_result
 from bagwise.paper.settings import RunSettings
 from bagwise.paper.sweep import local_backend, run_sweep, take_over
@@ -690,6 +690,31 @@ def test_train_takes_options_of_optimizer_and_schedule(tmp_path: Path) -> None:
 
 
 RESULTS = Path(__file__).parent.parent / "results"
+
+
+@pytest.mark.parametrize("file", sorted(RESULTS.rglob("*.toml")), ids=lambda f: f.parent.name)
+def test_committed_sweeps_can_be_read(file: Path) -> None:
+    assert read_sweep(file).runs
+
+
+def test_the_authors_protocol_is_committed() -> None:
+    runs = [
+        run
+        for name in ("paper", "paper-cifar10")
+        for run in read_sweep(RESULTS / "replication" / f"{name}.toml").runs
+    ]
+    assert {run.lr for run in runs} == {10.0**-n for n in range(1, 7)}
+    assert {run.dataset for run in runs} == {
+        f"{name}-raw" for name in ("mnist", "fashion-mnist", "kmnist", "cifar10")
+    }
+    assert {(run.batch_instances, run.drop_last, run.optimizer) for run in runs} == {
+        (256, True, "adam")
+    }
+    assert {(run.weight_decay, run.epochs, run.schedule) for run in runs} == {
+        (1e-5, 500, "constant")
+    }
+    columns = {(*in_paper(run.dataset, run.model), run.method, run.bag_size) for run in runs}
+    assert columns == set(paper_results())
 
 
 def test_runs_of_the_papers_data_are_drawn_beside_it(tmp_path: Path) -> None:

@@ -61,8 +61,8 @@ def grid(block: Block, style: str, paper: bool = False, gap: bool = False) -> li
     """The cells of a block's table, the header first; `style` says how they are marked."""
     if gap and block.supervised is None:
         raise InputError(
-            f"there is no run of supervised learning for {block.dataset}, {block.model}; "
-            "the gap to it needs one."
+            f"there is no run of supervised learning for {block.dataset}, {block.model}, to which "
+            'gaps are measured. Add "supervised" to the methods of the sweep, or leave out --gap.'
         )
     columns = block.bag_sizes
     rows = [[f"{block.dataset}, {block.model}", *(f"K = {K}" for K in columns)]]
