@@ -43,6 +43,7 @@ BAD: dict[str, list[Any]] = {
     "optimizer_options": [None, [1], "x", {1: 2}],
     "schedule_options": [None, [1], "x", {1: 2}],
     "augment": [1, [len], True],
+    "drop_last": [0, 1, "yes", None],
     "workers": [-1, 1.5, None, "x", True],
 }
 
@@ -127,7 +128,7 @@ def test_numbers_may_be_numpys_and_are_kept_as_pythons(tmp_path: Path) -> None:
         seed=np.int64(2**62),  # type: ignore[arg-type]
     )
     kinds = {type(value) for value in asdict(options).values()}
-    assert kinds == {int, float, str, dict, type(None)}  # none of numpy's
+    assert kinds == {int, float, bool, str, dict, type(None)}  # none of numpy's
     assert (options.epochs, options.lr, options.seed) == (2, 0.25, 2**62)
     data = BagData(torch.randn(8, 2), Bags([4, 4], [[2, 2], [1, 3]]))
     model = torch.nn.Linear(2, 2)

@@ -84,6 +84,17 @@ def test_idx_files_are_read_and_standardized_by_the_training_split(
     np.testing.assert_allclose(data.test_inputs[:, 0].numpy(), expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "kmnist"])
+def test_raw_data_sets_have_the_pixels_of_the_files(name: str, tmp_path: Path) -> None:
+    write_mnist_like(tmp_path / name)
+    data = load_dataset(f"{name}-raw", tmp_path)
+    pixels = read_idx(tmp_path / name / "t10k-images-idx3-ubyte.gz", 3)
+    assert data.name == f"{name}-raw"
+    assert data.train_inputs.dtype == torch.float32
+    np.testing.assert_array_equal(data.test_inputs[:, 0].numpy(), pixels)
+    assert torch.equal(data.train_labels, load_dataset(name, tmp_path).train_labels)
+
+
 def test_folders_are_looked_at_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = tmp_path / "cache"
     monkeypatch.setattr(pooch, "os_cache", lambda _: cache)

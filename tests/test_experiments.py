@@ -20,9 +20,11 @@ from typer.testing import CliRunner
 import bagwise.training.loop
 from bagwise.cli import app
 from bagwise.methods import METHODS
-from bagwise.paper.accuracy import collect, paper_best, paper_results, render
+from bagwise.paper.accuracy import collect
+from bagwise.paper.accuracy_table import render
 from bagwise.paper.datasets import Dataset, load_dataset
 from bagwise.paper.export import read_runs
+from bagwise.paper.published import in_paper, paper_best, paper_results
 from bagwise.paper.run import RESULT, RunResult, execute, protocol_data, read_result
 from bagwise.paper.settings import RunSettings
 from bagwise.paper.sweep import local_backend, run_sweep, take_over
@@ -398,17 +400,52 @@ def test_cells_have_mean_deviation_best_and_significance() -> None:
     (block,) = collect(fake("cc", 16, [90.8, 90.7]))
     assert "91.4 ± 0.2 ▼" in render(block, "markdown", paper=True)
     (block,) = collect(results)
-    row = "mnist,linear,dllp,16,-,0.001,3,82.033,0.961,better,89.8,0.5"
+    row = "mnist,linear,dllp,16,-,0.001,3,82.033,0.961,better,-16.967,89.8,0.5,,-1.300"
     assert row in render(block, "csv", paper=True).splitlines()
 
 
 def test_the_papers_tables_are_complete() -> None:
     known = paper_results()
-    assert known["kmnist", "linear", "llpfc", 64] == (50.2, 2.4)
-    assert known["cifar10", "resnet32", "cc", 8] == (78.5, 0.3)
-    assert ("mnist", "mlp", "rc", 16) not in known  # NA
-    assert paper_best("mnist", "linear", 128) == (81.4, 8.6)
-    assert len(known) == 400 - 8 * 2 * 4
+    assert known["kmnist", "linear", "llpfc", 64] == (50.2, 2.4, "○")
+    assert known["cifar10", "resnet32", "cc", 8] == (78.5, 0.3, "")
+    assert known["mnist", "linear", "dllp", 32] == (53.9, 13.6, "●")
+    assert known["mnist", "mlp", "rc", 16] is None  # NA
+    assert ("mnist", "mlp", "pll", 16) not in known
+    assert paper_best("mnist", "linear", 128) == (81.4, 8.6, "")
+    assert len(known) == 400
+    numeric = [cell for cell in known.values() if cell]
+    assert len(numeric) == 400 - 8 * 2 * 4
+    marks = [cell.mark for cell in numeric]
+    assert (marks.count("●"), marks.count("○")) == (65, 11)
+
+
+def test_tables_show_the_papers_marks_and_tell_na_from_what_it_does_not_have() -> None:
+    results = [
+        *fake("supervised", 1, [93.0]),
+        *fake("cc", 32, [92.5], engine="exact"),
+        *fake("dllp", 32, [92.0]),
+        *fake("pll", 32, [60.0]),
+    ]
+    (block,) = collect(results)
+    text = render(block, "markdown", paper=True)
+    for cell in ("| **92.5** (NA) |", "| 92.0 (53.9 ●) |", "| 60.0 |"):
+        assert cell in text
+    assert r"$92.0$ (53.9 $\bullet$)" in render(block, "latex", paper=True)
+    gaps = render(block, "markdown", paper=True, gap=True)
+    for cell in ("| 0.0 (0.0) |", "**-0.5** (NA) |", "| -1.0 (-37.2 ●) |", "| -33.0 |"):
+        assert cell in gaps
+    (block,) = collect(results[1:])
+    with pytest.raises(ValueError, match="no run of supervised learning for mnist, linear"):
+        render(block, gap=True)
+
+
+def test_raw_pixels_have_a_table_of_their_own_beside_the_same_figures_of_the_paper() -> None:
+    results = fake("dllp", 32, [92.0])
+    raw = [replace(r, settings=replace(r.settings, dataset="mnist-raw")) for r in results]
+    blocks = collect([*results, *raw])
+    assert [block.dataset for block in blocks] == ["mnist", "mnist-raw"]
+    for block in blocks:
+        assert "(53.9 ●)" in render(block, paper=True)
 
 
 def test_train_shows_the_result_and_goes_on(tmp_path: Path) -> None:
@@ -655,6 +692,31 @@ def test_train_takes_options_of_optimizer_and_schedule(tmp_path: Path) -> None:
 RESULTS = Path(__file__).parent.parent / "results"
 
 
+@pytest.mark.parametrize("file", sorted(RESULTS.rglob("*.toml")), ids=lambda f: f.parent.name)
+def test_committed_sweeps_can_be_read(file: Path) -> None:
+    assert read_sweep(file).runs
+
+
+def test_the_authors_protocol_is_committed() -> None:
+    runs = [
+        run
+        for name in ("paper", "paper-cifar10")
+        for run in read_sweep(RESULTS / "replication" / f"{name}.toml").runs
+    ]
+    assert {run.lr for run in runs} == {10.0**-n for n in range(1, 7)}
+    assert {run.dataset for run in runs} == {
+        f"{name}-raw" for name in ("mnist", "fashion-mnist", "kmnist", "cifar10")
+    }
+    assert {(run.batch_instances, run.drop_last, run.optimizer) for run in runs} == {
+        (256, True, "adam")
+    }
+    assert {(run.weight_decay, run.epochs, run.schedule) for run in runs} == {
+        (1e-5, 500, "constant")
+    }
+    columns = {(*in_paper(run.dataset, run.model), run.method, run.bag_size) for run in runs}
+    assert columns == set(paper_results())
+
+
 def test_runs_of_the_papers_data_are_drawn_beside_it(tmp_path: Path) -> None:
     code, output = command("figures", RESULTS / "cifar10", "--out", tmp_path)
     assert code == 0
@@ -665,7 +727,7 @@ def test_runs_of_the_papers_data_are_drawn_beside_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("select", ["accuracy", "bag_loss"])
-@pytest.mark.parametrize("page", ["linear", "mlp", "cifar10", "leaderboard"])
+@pytest.mark.parametrize("page", ["linear", "mlp", "cifar10", "leaderboard", "replication"])
 def test_the_committed_tables_are_made_from_the_committed_runs(page: str, select: str) -> None:
     name = {"accuracy": "table.md", "bag_loss": "table-bag-loss.md"}[select]
     paper = () if page == "leaderboard" else ("--paper",)
@@ -675,6 +737,13 @@ def test_the_committed_tables_are_made_from_the_committed_runs(page: str, select
     lines = output.splitlines(keepends=True)
     table = "".join(line for line in lines if not line.startswith("Note: "))  # to standard error
     assert table == (RESULTS / page / name).read_text()
+
+
+@pytest.mark.slow
+def test_the_committed_overview_is_made_from_the_committed_runs(tmp_path: Path) -> None:
+    script = RESULTS.parent / "benchmarks" / "paper_overview.py"
+    subprocess.run([sys.executable, script, "--out", tmp_path / "overview.md"], check=True)
+    assert (tmp_path / "overview.md").read_text() == (RESULTS / "overview.md").read_text()
 
 
 @pytest.mark.slow

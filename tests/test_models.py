@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from itertools import pairwise
 
 import pytest
@@ -7,7 +8,16 @@ import torch
 from torch import nn
 
 from bagwise import BagData, Bags, TrainingOptions, train
-from bagwise.networks import Standardize, convnet, linear, make_model, mlp, resnet32
+from bagwise.networks import (
+    Standardize,
+    convnet,
+    convnet_authors,
+    linear,
+    make_model,
+    mlp,
+    resnet32,
+    resnet32_authors,
+)
 from bagwise.paper.datasets import find, load_dataset
 from bagwise.training.evaluation import predict_logits
 
@@ -33,6 +43,51 @@ def test_parameter_counts_are_those_of_the_architectures() -> None:
     assert parameters(resnet32((3, 32, 32), 10)) == stages + 64 * 10 + 10
 
 
+def test_the_networks_of_the_authors_code_have_its_parameters() -> None:
+    widths = [3, 128, 128, 128, 256, 256, 256, 512, 256, 128]
+    convolutions = sum(conv(a, b) + b for a, b in pairwise(widths))  # each with a bias
+    assert parameters(convnet_authors((3, 32, 32), 10)) == convolutions + 128 * 10 + 10
+    assert convolutions + 1290 == 4_434_570
+    projections = (16 * 32 + 2 * 32) + (32 * 64 + 2 * 64)
+    plain = parameters(resnet32((3, 32, 32), 10))
+    assert parameters(resnet32_authors((3, 32, 32), 10)) == plain + projections
+
+
+def test_the_authors_convnet_is_not_padded_at_the_end_and_drops_whole_channels() -> None:
+    model = convnet_authors((3, 32, 32), 10)
+    with torch.no_grad():
+        places = [
+            images.shape[-1]
+            for images in itertools.accumulate(
+                model, lambda images, layer: layer(images), initial=torch.zeros(2, 3, 32, 32)
+            )
+            if images.dim() == 4
+        ]
+    assert list(dict.fromkeys(places)) == [32, 16, 8, 6, 4, 2, 1]
+    kinds = {type(module) for module in model}
+    assert nn.Dropout2d in kinds
+    assert nn.Dropout not in kinds
+    assert {m.negative_slope for m in model if isinstance(m, nn.LeakyReLU)} == {0.01}
+    assert convnet_authors((1, 28, 28), 10).eval()(torch.zeros(1, 1, 28, 28)).shape == (1, 10)
+    with pytest.raises(ValueError, match=r"\(3, 16, 16\); convnet_authors needs images of 28 x 28"):
+        convnet_authors((3, 16, 16), 10)
+
+
+def test_the_authors_resnet_projects_its_shortcuts_and_starts_as_he_et_al() -> None:
+    torch.manual_seed(0)
+    model = resnet32_authors((3, 32, 32), 10)
+    convolutions = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
+    shortcuts = [m for m in convolutions if m.kernel_size == (1, 1)]
+    assert [(m.in_channels, m.out_channels, m.stride) for m in shortcuts] == [
+        (16, 32, (2, 2)),
+        (32, 64, (2, 2)),
+    ]
+    for m in convolutions:
+        variance = 2 / (m.kernel_size[0] * m.kernel_size[1] * m.out_channels)
+        tolerance = 5 * (2 / m.weight.numel()) ** 0.5  # five standard errors
+        assert m.weight.var().item() == pytest.approx(variance, rel=tolerance)
+
+
 def test_layers_are_counted_as_in_the_paper() -> None:
     def layers(model: nn.Module) -> int:
         return sum(isinstance(m, nn.Conv2d | nn.Linear) for m in model.modules())
@@ -42,7 +97,7 @@ def test_layers_are_counted_as_in_the_paper() -> None:
     assert layers(convnet((3, 32, 32), 10)) == 10  # the paper's "12-layer" counts two poolings
 
 
-@pytest.mark.parametrize("name", ["convnet", "resnet32"])
+@pytest.mark.parametrize("name", ["convnet", "convnet_authors", "resnet32", "resnet32_authors"])
 def test_dropout_and_batch_statistics_are_off_at_evaluation(name: str) -> None:
     torch.manual_seed(0)
     model = make_model(name, (3, 32, 32), 10).eval()
@@ -92,7 +147,7 @@ def test_a_row_predicted_alone_has_the_logits_it_has_among_others() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["convnet", "resnet32"])
+@pytest.mark.parametrize("name", ["convnet", "resnet32", "resnet32_authors"])
 def test_the_loss_falls_on_images_in_bags(name: str) -> None:
     if find("cifar10") is not None:
         data = load_dataset("cifar10")

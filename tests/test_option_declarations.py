@@ -74,6 +74,7 @@ def test_a_sweep_file_sets_every_setting(name: str, tmp_path: Path) -> None:
         "optimizer_options": "{eps = 0.5}",
         "schedule_options": '{gamma = 0.5}\nschedule = "exponential"',
         "augment": '"weak"',
+        "drop_last": "true",
     }
     epochs = "" if name == "epochs" else "epochs = 3"
     path = tmp_path / "sweep.toml"

@@ -14,7 +14,7 @@ from torch import nn
 
 from bagwise import BagData, Bags, InputError, LLPClassifier, TrainingOptions, train
 from bagwise.data.inputs import on_device
-from bagwise.methods import Batch
+from bagwise.methods import CC, Batch
 from bagwise.networks import Standardize
 from bagwise.training import Callback, DivergedError, JsonLines, TensorBoard, TrainingResult
 from bagwise.training import randomness as generators
@@ -92,6 +92,7 @@ WAYS: dict[str, dict[str, Any]] = {
     },
     "one cycle of a factory": {"optimizer": rmsprop, "schedule": "one_cycle"},
     "augmented": {"augment": noise},
+    "full batches": {"drop_last": True},
     "averaged": {"average": 0.9, "augment": noise, "schedule": "polynomial"},
 }
 
@@ -108,6 +109,24 @@ def test_a_run_stopped_twice_ends_bit_for_bit_the_same(way: str, tmp_path: Path)
 def test_every_way_trains_differently() -> None:
     finals = {way: run(**options).history[-1]["train_loss"] for way, options in WAYS.items()}
     assert len({*finals.values(), run().history[-1]["train_loss"]}) == len(WAYS) + 1
+
+
+def test_drop_last_leaves_out_what_does_not_fill_a_batch() -> None:
+    class Counted(CC):
+        def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+            steps.append(len(batch.rows))
+            return super().loss(logits, batch)
+
+    for batch, expected in ((20, [20] * 4), (30, [30] * 3), (90, [90]), (200, [90])):
+        for model in (nn.Linear(4, 3), nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3))):
+            steps: list[int] = []
+            options = TrainingOptions(epochs=1, batch_instances=batch, drop_last=True)
+            train(model, DATA, Counted(), options, progress=False)
+            assert steps == expected
+    steps = []
+    options = TrainingOptions(epochs=1, batch_instances=20)
+    train(nn.Linear(4, 3), DATA, Counted(), options, progress=False)
+    assert steps == [20, 20, 20, 20, 10]
 
 
 def rates(**options: Any) -> list[float]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
-from bagwise.paper.accuracy import collect, render
+from bagwise.paper.accuracy import collect
+from bagwise.paper.accuracy_table import render
 from bagwise.paper.export import read_runs
-from bagwise.paper.figures import draw_figures
+from bagwise.paper.figures import DPI, draw_figures
 from bagwise.paper.run import RESULT, RunResult, versions, write_result
 from bagwise.paper.settings import RunSettings
 from bagwise.paper.sweep_page import sweep_report
@@ -143,7 +145,32 @@ def test_tables_figures_reports_and_exports_show_variants(tmp_path: Path) -> Non
         assert tables[0] == tables[1]
 
 
-@pytest.mark.parametrize("change", [{"lr": 10**-2.5}, {"average": 1 - 1e-9}, {"weight_decay": 0}])
+def test_figures_of_several_tables_have_no_empty_column(tmp_path: Path) -> None:
+    results = [result(90), result(80, method="rc")]
+    results += [
+        result(70, model="mlp", average=average) for average in (None, 0.5, 0.6, 0.7, 0.8, 0.9)
+    ]
+    draw_figures(collect(results), tmp_path)
+    header = (tmp_path / "test-accuracy.png").read_bytes()[16:24]
+    panels = 8  # 2 of one table and 6 of the other: two lines of four
+    assert struct.unpack(">II", header) == (
+        round((3.6 * panels / 2 + 1.2) * DPI),
+        round((2.9 * 2 + 0.4) * DPI),
+    )
+
+
+def test_a_long_legend_is_not_cut_off(tmp_path: Path) -> None:
+    averages = [None, *(n / 100 for n in range(10, 40))]
+    results = [result(70, average=average, bag_size=K) for average in averages for K in (8, 16)]
+    draw_figures(collect(results), tmp_path)
+    header = (tmp_path / "accuracy-by-bag-size.png").read_bytes()[16:24]
+    assert struct.unpack(">II", header)[1] > len(averages) * 0.2 * DPI
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"lr": 10**-2.5}, {"average": 1 - 1e-9}, {"weight_decay": 0}, {"drop_last": True}],
+)
 def test_settings_are_exported_exactly(change: dict[str, Any], tmp_path: Path) -> None:
     original = result(90, **change)
     write_result(tmp_path / "runs" / RESULT, original)

@@ -14,7 +14,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from bagwise import errors
-from bagwise.checks import Check, Rule, maybe, number, one_of, or_else, plain, short_text, whole
+from bagwise.checks import (
+    Check,
+    Rule,
+    flag,
+    maybe,
+    number,
+    one_of,
+    or_else,
+    plain,
+    short_text,
+    whole,
+)
 
 if TYPE_CHECKING:
     from bagwise.augmentations import Augment
@@ -118,6 +129,8 @@ class TrainingOptions:
             its own learning rate and weight decay then.
         optimizer_options: further arguments of a named optimizer, `{"momentum": 0.9}` for one.
         schedule_options: arguments of a schedule of PyTorch, `{"step_size": 10}` for one.
+        drop_last: leave out the last batch of an epoch where it has fewer instances than the one
+            before it, as the paper's authors do. Batches are drawn anew in each epoch.
         augment: changes the inputs of each training batch: None leaves them as they are, "weak"
             shifts, turns and scales images a little, "weak_flip" mirrors half of them besides (and
             there are "strong" and "strong_flip"), or a function, see `bagwise.augmentations`. A
@@ -169,6 +182,13 @@ class TrainingOptions:
         _VIEW,
         "Random views of images: weak, weak_flip, strong, ...",
         in_file=maybe(short_text),
+        later=True,
+    )
+    drop_last: bool = _option(
+        False,
+        flag,
+        "Leave out an epoch's last batch where it is not full.",
+        of_classifier=False,
         later=True,
     )
     workers: int = _option(0, whole(0, 2**15), of_classifier=False)

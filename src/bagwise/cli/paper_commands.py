@@ -71,31 +71,42 @@ def datasets(data_dir: DataDir = None) -> None:
     """Show which data sets are on this machine, and where."""
     from rich.table import Table
 
-    from bagwise.paper.datasets import DATASETS, SOURCES, find, folders
+    from bagwise.paper.datasets import DATASETS, SOURCES, find, folders, published_name
 
     table = Table()
     for column in ("data set", "state", "where"):
         table.add_column(column, overflow="fold")
     for name in DATASETS:
-        if name not in SOURCES:
+        source = published_name(name)
+        if source not in SOURCES:
             own = name == "digits"
             table.add_row(name, "embedded" if own else "plugin", "scikit-learn" if own else "")
             continue
-        found = find(name, data_dir)
+        found = find(source, data_dir)
         if found is not None:
             table.add_row(name, "present", str(found))
         else:
-            places = "\n".join(str(folder) for folder in folders(name, data_dir))
+            places = "\n".join(str(folder) for folder in folders(source, data_dir))
             table.add_row(name, "absent", f"downloaded on first use, or put into\n{places}")
     console.print(table)
 
 
 @app.command(rich_help_panel=EXPERIMENTS)
 def train(
-    dataset: Annotated[str, typer.Option(help="digits, mnist, fashion-mnist, kmnist or cifar10.")],
+    dataset: Annotated[
+        str,
+        typer.Option(
+            help="digits, mnist, fashion-mnist, kmnist or cifar10; mnist-raw, fashion-mnist-raw, "
+            "kmnist-raw or cifar10-raw: the same with pixels from 0 to 255."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the result and the model.")],
     model: Annotated[
-        str, typer.Option(help="linear, mlp, lenet5, convnet, resnet32 or wrn28_2.")
+        str,
+        typer.Option(
+            help="linear, mlp, lenet5, convnet, convnet_authors, resnet32, resnet32_authors or "
+            "wrn28_2."
+        ),
     ] = "mlp",
     method: Annotated[
         str,
@@ -117,6 +128,9 @@ def train(
     batch_instances: Annotated[int, _setting("batch_instances")] = _PAPER.batch_instances,
     weight_decay: Annotated[float, _setting("weight_decay")] = _PAPER.weight_decay,
     clip: Annotated[float | None, _setting("clip")] = _PAPER.clip,
+    drop_last: Annotated[
+        bool, typer.Option("--drop-last", help=OPTIONS["drop_last"].help)
+    ] = _PAPER.drop_last,
     optimizer_set: Annotated[list[str] | None, _setting("optimizer_options", _PAIR)] = None,
     schedule_set: Annotated[list[str] | None, _setting("schedule_options", _PAIR)] = None,
     ray: Ray = False,
@@ -163,6 +177,7 @@ def train(
             optimizer=optimizer,
             clip=clip,
             augment=augment,
+            drop_last=drop_last,
             method_options=pairs_of(set_),
             optimizer_options=pairs_of(optimizer_set, "--optimizer-set"),
             schedule_options=pairs_of(schedule_set, "--schedule-set"),
@@ -248,21 +263,26 @@ def table(
         Selection, typer.Option(help="What validation chooses epochs and rates by.")
     ] = Selection.accuracy,
     paper: Annotated[bool, typer.Option("--paper", help="Add the paper's figures.")] = False,
+    gap: Annotated[
+        bool, typer.Option("--gap", help="Show the distance to supervised learning.")
+    ] = False,
 ) -> None:
     """Print results in the paper's layout: test accuracy, mean and standard deviation over seeds.
 
     The best of a column is marked. A filled circle says that the best proposed method is
-    significantly better than this baseline, an empty one that it is worse (paired t-test, 5 %).
+    significantly better than this baseline, an empty one that it is worse (paired t-test, 5%).
     """
-    from bagwise.paper.accuracy import key, render
+    from bagwise.paper.accuracy_table import key, render
+    from bagwise.paper.datasets import published_name
 
     with user_errors():
         blocks = _blocks(runs, select)
-        shown = [render(block, format.value, paper) for block in blocks]
+        shown = [render(block, format.value, paper, gap) for block in blocks]
     for text in shown:
         typer.echo(text)
     if format in (TableFormat.text, TableFormat.markdown):
-        typer.echo(key(format.value, paper, select.value))
+        raw = any(published_name(block.dataset) != block.dataset for block in blocks)
+        typer.echo(key(format.value, paper, select.value, raw, gap))
     for note in (note for block in blocks for note in block.notes()):
         typer.echo(f"Note: {note}", err=True)
 

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import csv
-import importlib.resources
-import io
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from scipy.stats import ttest_rel
 
 from bagwise.methods import METHODS
 from bagwise.paper.appearance import is_baseline, look, title
+from bagwise.paper.published import published
 from bagwise.paper.run import RunResult, without_copies
 from bagwise.paper.variants import row_names
 from bagwise.training import Row
 from bagwise.training.best import best_score
 
 LEVEL = 0.05
-ENGINE_LETTERS = ("auto", "bethe", "multinomial", "transport")
-_LATEX = {letter: f"\\{letter}" for letter in "_%&#${}"} | {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-}
 
 
 @dataclass(frozen=True)
@@ -76,7 +67,7 @@ class Block:
     @property
     def bag_sizes(self) -> list[int]:
         """The columns."""
-        return sorted({K for (_, K), cell in self.cells.items() if _in_bags(cell.method)})
+        return sorted({K for (_, K), cell in self.cells.items() if in_bags(cell.method)})
 
     @property
     def rows(self) -> list[str]:
@@ -88,7 +79,7 @@ class Block:
     @property
     def methods(self) -> list[str]:
         """The rows, supervised learning excepted."""
-        return [row for row in self.rows if _in_bags(self.method_of(row))]
+        return [row for row in self.rows if in_bags(self.method_of(row))]
 
     def method_of(self, row: str) -> str:
         """The method of a row."""
@@ -124,6 +115,18 @@ class Block:
             return False
         return self.cells[row, K].mean == self.cells[best, K].mean
 
+    @property
+    def supervised(self) -> float | None:
+        """The mean with true labels, to which gaps are measured; the best row if there are some."""
+        found = [cell.mean for cell in self.cells.values() if not in_bags(cell.method)]
+        return max(found) if found else None
+
+    @property
+    def paper_supervised(self) -> float | None:
+        """The paper's mean with true labels."""
+        known = published(self.dataset, self.model, "supervised", 1)
+        return known.mean if known else None
+
     def notes(self) -> list[str]:
         """What a reader should know of cells."""
         return [
@@ -152,7 +155,7 @@ class Block:
         return "●" if differences.mean() > 0 else "○"
 
 
-def _in_bags(method: str) -> bool:
+def in_bags(method: str) -> bool:
     """Whether the bags make a difference to it."""
     return not look(method).needs_labels
 
@@ -216,148 +219,3 @@ def _left_out(runs: list[RunResult], taken: int) -> str:
     more = [f"{len(seeds[e])} seeds of {e} epochs" for e in lengths[:-1] if len(seeds[e]) > taken]
     longest = f"there are {taken} of {lengths[-1]}" if taken > 1 else f"one has {lengths[-1]}"
     return f"{' and '.join(more)} are left out, as {longest}" if more else ""
-
-
-@lru_cache
-def paper_results() -> dict[tuple[str, str, str, int], tuple[float, float]]:
-    """(dataset, model, method, bag size) -> (mean, std) as printed in the paper."""
-    source = importlib.resources.files("bagwise.paper") / "paper.csv"
-    found = {}
-    with source.open() as file:
-        for row in csv.DictReader(file):
-            if row["mean"]:
-                key = (row["dataset"], row["model"], row["method"], int(row["bag_size"] or 1))
-                found[key] = (float(row["mean"]), float(row["std"]))
-    return found
-
-
-def paper_best(dataset: str, model: str, K: int) -> tuple[float, float] | None:
-    """The best cell of a column of the paper: (mean, std)."""
-    cells = [
-        value
-        for (d, m, method, size), value in paper_results().items()
-        if (d, m, size) == (dataset, model, K) and _in_bags(method)
-    ]
-    return max(cells) if cells else None
-
-
-KEY = (
-    "Test accuracy in percent, mean ± standard deviation where there are several seeds. {best}: "
-    "the best of a column. "
-    "● (○): the best proposed method is significantly better (worse) than this baseline, paired "
-    "t-test at 5%. a, b, m, t: with the engine auto, bethe, multinomial or transport, or the name "
-    "of another; RC and CC are exact otherwise. Epochs and learning rates are chosen by {chosen}."
-)
-_CHOSEN = {
-    "accuracy": "validation labels",
-    "bag_loss": "the likelihood of held-out bags, without labels",
-}
-
-
-def key(style: str, paper: bool = False, select: str = "accuracy") -> str:
-    """What the marks in `text` and `markdown` tables mean, and how epochs were chosen."""
-    text = KEY.format(best="*" if style == "text" else "Bold", chosen=_CHOSEN[select])
-    if not paper:
-        return text
-    return (
-        f"{text} In brackets: the paper (NA: not computed there). Last row: the paper's best of "
-        "a column; ▼ where the best proposed method is lower by more than its standard deviation."
-    )
-
-
-def grid(block: Block, style: str, paper: bool = False) -> list[list[str]]:
-    """The cells of a block's table, the header first; `style` says how they are marked."""
-    columns = block.bag_sizes
-    rows = [[f"{block.dataset}, {block.model}", *(f"K = {K}" for K in columns)]]
-    for row in block.rows:
-        if not _in_bags(block.method_of(row)):
-            cells = [_shown(block, row, 1, style, paper), *[""] * (len(columns) - 1)]
-        else:
-            cells = [_shown(block, row, K, style, paper) for K in columns]
-        rows.append([block.title(row), *cells])
-    if paper and any(paper_best(block.dataset, block.model, K) for K in columns):
-        rows.append(["paper's best", *(_paper_best(block, K, style) for K in columns)])
-    return rows
-
-
-def render(block: Block, style: str = "text", paper: bool = False) -> str:
-    """A block as `text`, `markdown`, `latex` or `csv`.
-
-    The best mean of a column is marked (bold, or * in text); an engine other than exact is named,
-    Bagwise's own with the first letter: b for bethe, a for auto.
-    """
-    if style == "csv":
-        return _csv(block, paper)
-    header, *rows = grid(block, style, paper)
-    if style == "markdown":
-        lines = [header, ["---"] * len(header), *rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-    if style == "latex":
-        body = [" & ".join([_latex(name), *cells]) + r" \\" for name, *cells in [header, *rows]]
-        top = r"\begin{tabular}{l" + "c" * (len(header) - 1) + "}\n\\toprule\n"
-        rest = "\n".join(body[1:])
-        return f"{top}{body[0]}\n\\midrule\n{rest}\n\\bottomrule\n\\end{{tabular}}\n"
-    widths = [max(len(line[i]) for line in [header, *rows]) for i in range(len(header))]
-    lines = [header, ["-" * width for width in widths], *rows]
-    padded = ([text.ljust(w) for text, w in zip(line, widths, strict=True)] for line in lines)
-    return "".join("  ".join(line).rstrip() + "\n" for line in padded)
-
-
-def _latex(text: str) -> str:
-    """Names come from users: letters that LaTeX takes for commands are escaped."""
-    return "".join(_LATEX.get(letter, letter) for letter in text)
-
-
-def _shown(block: Block, row: str, K: int, style: str, paper: bool) -> str:
-    cell = block.cells.get((row, K))
-    if cell is None:
-        return "-"
-    pm = r"\pm" if style == "latex" else "±"
-    text = f"{cell.mean:.1f}" + (f" {pm} {cell.std:.1f}" if len(cell.accuracies) > 1 else "")
-    if cell.engine not in ("exact", "-"):
-        shown = cell.engine[0] if cell.engine in ENGINE_LETTERS else cell.engine
-        text += rf"^{{\mathrm{{{_latex(shown)}}}}}" if style == "latex" else f" {shown}"
-    mark, best = block.mark(row, K), block.is_best(row, K)
-    if style == "latex":
-        mark = {"●": r"\bullet", "○": r"\circ", "": ""}[mark]
-        text = rf"$\mathbf{{{text}{mark}}}$" if best else f"${text}{mark}$"
-    else:
-        text += f" {mark}" if mark else ""
-        if best:
-            text = f"**{text}**" if style == "markdown" else f"*{text}"
-    if paper:
-        known = paper_results().get((block.dataset, block.model, cell.method, K))
-        text += f" ({known[0]:.1f})" if known else " (NA)"
-    return text
-
-
-def _paper_best(block: Block, K: int, style: str) -> str:
-    known = paper_best(block.dataset, block.model, K)
-    if known is None:
-        return "-"
-    pm, below = (r"\pm", r"\blacktriangledown") if style == "latex" else ("±", " ▼")
-    proposed = block.best(K, proposed=True)
-    if proposed is None or block.cells[proposed, K].mean >= known[0] - known[1]:
-        below = ""
-    text = f"{known[0]:.1f} {pm} {known[1]:.1f}{below}"
-    return f"${text}$" if style == "latex" else text
-
-
-def _csv(block: Block, paper: bool) -> str:
-    names = ["dataset", "model", "method", "bag_size", "engine", "lr", "seeds", "mean", "std"]
-    names += ["significance"] + (["paper_mean", "paper_std"] if paper else [])
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    for row in block.rows:
-        for K in sorted(size for name, size in block.cells if name == row):
-            cell = block.cells[row, K]
-            values = [block.dataset, block.model, row, K, cell.engine, f"{cell.lr:g}"]
-            spread = f"{cell.std:.3f}" if len(cell.accuracies) > 1 else ""
-            values += [len(cell.accuracies), f"{cell.mean:.3f}", spread]
-            values += [{"●": "better", "○": "worse", "": ""}[block.mark(row, K)]]
-            if paper:
-                known = paper_results().get((block.dataset, block.model, cell.method, K))
-                values += [f"{known[0]}", f"{known[1]}"] if known else ["", ""]
-            writer.writerow(values)
-    return text.getvalue()

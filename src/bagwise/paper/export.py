@@ -160,6 +160,8 @@ def _value(name: str, text: str) -> Any:
         return None
     if float in kinds:
         return _number(name, text)
+    if bool in kinds:
+        return {"True": True, "False": False}.get(text, text)
     if int not in kinds:
         return text
     try:

@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterable
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bagwise.bags import FloatArray
 from bagwise.extras import require
-from bagwise.paper.accuracy import Block, Cell, paper_best
+from bagwise.paper.accuracy import Block, Cell
 from bagwise.paper.appearance import color, look
+from bagwise.paper.published import paper_best
 from bagwise.storage.files import begins, refuse_foreign, write_atomically
 
 require("matplotlib", "plots")
@@ -38,6 +40,8 @@ FILES = (
     "beside-the-paper",
 )
 DPI = 120
+_WIDEST = 4  # panels beside each other
+_TITLE_WIDTH = 44  # letters above a panel
 _SOFTWARE = {"Software": "Bagwise"}  # which PNG files have in them
 _MARKERS = "os^Dv"  # of a method's rows, where it has several
 _LABELS = {
@@ -126,7 +130,7 @@ def _beside_the_paper(blocks: list[Block], path: Path) -> Path:
     """The best proposed method of each model by bag size, a panel for each data set."""
     datasets = list(dict.fromkeys(block.dataset for block in blocks))
     models = list(dict.fromkeys(block.model for block in blocks))
-    figure, panels = _grid(len(datasets), 2)
+    figure, panels = _grid(len(datasets), 2 if len(datasets) == 4 else 3)
     handles: dict[str, Any] = {}
     for axes, dataset in zip(panels.flat, datasets, strict=False):
         own = [block for block in blocks if block.dataset == dataset]
@@ -171,7 +175,8 @@ def _label(axes: Axes, name: str, sizes: list[int]) -> None:
 
 
 def _saved(figure: Figure, handles: dict[str, Any], path: Path) -> Path:
-    """The figure with its legend, in a file."""
+    """The figure with its legend, for which it is made tall enough, in a file."""
+    figure.set_figheight(max(figure.get_figheight(), 0.22 * len(handles) + 0.2))
     figure.legend(handles.values(), handles.keys(), loc="outside right center", frameon=False)
     content = BytesIO()
     figure.savefig(content, format="png", dpi=DPI, metadata=_SOFTWARE)
@@ -203,6 +208,11 @@ def _plain(text: str) -> str:
 
 def _figure(rows: list[list[Panel]], path: Path) -> Path:
     width = max(len(row) for row in rows)
+    if width > _WIDEST or min(len(row) for row in rows) < width:
+        # Rows that cannot stand below each other flow like text, so that no column stays empty.
+        panels = list(chain(*rows))
+        width = min(len(panels), _WIDEST)
+        rows = [panels[start : start + width] for start in range(0, len(panels), width)]
     figure = Figure(figsize=(3.6 * width + 1.2, 2.9 * len(rows) + 0.4), layout="constrained")
     axes = figure.subplots(len(rows), width, squeeze=False)
     handles: dict[int, Any] = {}
@@ -224,7 +234,7 @@ def _draw(axes: Axes, panel: Panel) -> dict[int, Any]:
             epochs = np.arange(1, len(values) + 1)
             (handles[K],) = axes.plot(epochs, values, color=_color(K), linewidth=1.4)
     title = f"{block.dataset}, {block.model}: {block.title(row)}"
-    axes.set_title(_plain(title), fontsize=10)
+    axes.set_title(_plain(fill(title, _TITLE_WIDTH)), fontsize=10)
     axes.set(xlabel="epoch", ylabel=_LABELS[column])
     axes.grid(alpha=0.3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

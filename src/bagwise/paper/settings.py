@@ -86,6 +86,7 @@ class RunSettings:
     schedule_options: Pairs = ()
     clip: float | None = _PAPER.clip
     augment: str | None = _PAPER.augment
+    drop_last: bool = _PAPER.drop_last
     _: KW_ONLY
     check_names: InitVar[bool] = True
 

@@ -24,10 +24,13 @@ _FIGURES = {
 def sweep_report(results: list[RunResult], name: str, paper: bool = True) -> str:
     """One HTML page with the tables, by both ways of choosing epochs, and the figures."""
     # Experiments need PyTorch, reports of models do not.
-    from bagwise.paper.accuracy import collect, grid, key
+    from bagwise.paper.accuracy import collect
+    from bagwise.paper.accuracy_table import grid, key
+    from bagwise.paper.datasets import published_name
     from bagwise.paper.figures import DPI, draw_figures
 
     blocks = {select: collect(results, select) for select in ("accuracy", "bag_loss")}
+    raw = any(published_name(run.settings.dataset) != run.settings.dataset for run in results)
     with tempfile.TemporaryDirectory() as folder:
         paths = draw_figures(blocks["accuracy"], Path(folder))
         figures = [picture(path.read_bytes(), _FIGURES[path.stem], DPI) for path in paths]
@@ -38,7 +41,7 @@ def sweep_report(results: list[RunResult], name: str, paper: bool = True) -> str
             select: [_in_parts(grid(block, "markdown", paper)) for block in of_select]
             for select, of_select in blocks.items()
         },
-        keys={select: key("markdown", paper, select) for select in blocks},
+        keys={select: key("markdown", paper, select, raw) for select in blocks},
         figures=figures,
         n_runs=len(results),
         versions=sorted({result.versions["bagwise"] for result in results}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -226,7 +226,8 @@ def _bags_in_a_batch(model: nn.Module, sizes: IntArray, options: TrainingOptions
     if not any(isinstance(module, _BatchNorm) for module in model.modules()):
         return 1
     # Where any two have room, the bag that may be left over joins the batch before it.
-    least = 2 if 2 * sizes.max() <= options.batch_instances else 1
+    joins = 2 * sizes.max() <= options.batch_instances and not options.drop_last
+    least = 2 if joins else 1
     # One batch an epoch would be too few steps: half of the bags are enough for one.
     return min(max(options.batch_bags, least), max(len(sizes) // 2, 2))
 
@@ -250,9 +251,8 @@ def _epoch(
     known.begin_epoch()
     tally = Tally(epoch, state.device)
     augment = find_augmentation(options.augment)
-    batches, ahead = itertools.tee(
-        method.batches(data, options.batch_instances, state.generator, bags, most)
-    )
+    drawn = method.batches(data, options.batch_instances, state.generator, bags, most)
+    batches, ahead = itertools.tee(_full(drawn) if options.drop_last else drawn)
     # Views are drawn for a whole batch, so that they do not depend on the number of workers.
     viewed = augment is not None or method.has_second_view
     wanted = (batch.rows if viewed else state.group.share(batch.rows) for batch in ahead)
@@ -277,6 +277,16 @@ def _epoch(
     row |= own_metrics(method, row)
     row["seconds"] = 0.0  # known when the epoch has been evaluated
     return row
+
+
+def _full(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """All batches but the last one, if that has fewer instances than the one before it."""
+    before, last = None, next(batches)
+    for batch in batches:
+        yield last
+        before, last = last, batch
+    if before is None or last.n_instances >= before.n_instances:
+        yield last
 
 
 def _views(state: RunState, inputs: torch.Tensor, augment: Augment | None) -> list[torch.Tensor]:

@@ -1,9 +1,9 @@
-"""The paper's data sets, and scikit-learn's digits."""
+"""The paper's data sets, standardized and raw, and scikit-learn's digits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +27,7 @@ __all__ = [
     "find",
     "folders",
     "load_dataset",
+    "published_name",
     "standardized",
 ]
 
@@ -37,7 +38,7 @@ class Dataset:
 
     Attributes:
         train_inputs: (N, channels, height, width) floats, standardized by channel with the
-            statistics of the training split.
+            statistics of the training split; pixels from 0 to 255 in raw data sets.
         test_inputs: like the training inputs, with the same statistics.
     """
 
@@ -61,8 +62,8 @@ class Dataset:
                 )
             if not inputs.dtype == torch.float32:
                 raise InputError(
-                    f"the {part} inputs of {self.name} are {inputs.dtype}; torch.float32, "
-                    "standardized, is expected."
+                    f"the {part} inputs of {self.name} are {inputs.dtype}; torch.float32 is "
+                    "expected."
                 )
         if self.train_inputs.shape[1:] != self.test_inputs.shape[1:]:
             raise InputError(
@@ -77,11 +78,25 @@ Loader = Callable[[Path | None, bool], Dataset]
 DATASETS = Registry[Loader]("dataset", "bagwise.datasets")
 
 
+_RAW = "-raw"
+
+
+def published_name(name: str) -> str:
+    """What a data set is called in the paper, whatever is done with its pixels.
+
+    >>> published_name("mnist-raw"), published_name("mnist")
+    ('mnist', 'mnist')
+    """
+    return name.removesuffix(_RAW)
+
+
 def load_dataset(name: str, data_dir: str | Path | None = None, progress: bool = True) -> Dataset:
     """Read a data set, downloading it where it is nowhere on this machine.
 
     Args:
-        name: digits (embedded), mnist, fashion-mnist, kmnist, cifar10, or a registered one.
+        name: digits (embedded), mnist, fashion-mnist, kmnist, cifar10, or a registered one. The
+            last four also as mnist-raw and so on: with the pixels from 0 to 255 that the paper's
+            authors train on.
         data_dir: a folder with a folder of that name; looked at before $BAGWISE_DATA, the user's
             cache and the system's data sets.
         progress: show a progress bar for downloads.
@@ -107,7 +122,12 @@ def _digits(data_dir: Path | None, progress: bool) -> Dataset:
     return standardized("digits", images[~test], labels[~test], images[test], labels[test])
 
 
-def _idx(name: str, data_dir: Path | None, progress: bool) -> Dataset:
+Images = npt.NDArray[np.generic]
+Arrays = tuple[Images, Images, Images, Images]
+"""Training images and labels, test images and labels."""
+
+
+def _idx(name: str, data_dir: Path | None, progress: bool) -> Arrays:
     folder = fetch(name, data_dir, progress)
     files = [folder / file for file in SOURCES[name].hashes]
     train_images, train_labels = read_idx_pair(files[0], files[1], 10)
@@ -116,40 +136,62 @@ def _idx(name: str, data_dir: Path | None, progress: bool) -> Dataset:
         if images.shape[2:] != (28, 28):
             size = " x ".join(map(str, images.shape[2:]))
             raise DataFileError(f"{file} has images of {size} pixels; 28 x 28 are expected.")
-    return standardized(name, train_images, train_labels, test_images, test_labels)
+    return train_images, train_labels, test_images, test_labels
 
 
-for _name in ("mnist", "fashion-mnist", "kmnist"):
-    DATASETS[_name] = partial(_idx, _name)
-
-
-@DATASETS.register("cifar10")
-def _cifar10(data_dir: Path | None, progress: bool) -> Dataset:
-    source = SOURCES["cifar10"]
-    folder = fetch("cifar10", data_dir, progress)
+def _cifar10(name: str, data_dir: Path | None, progress: bool) -> Arrays:
+    source = SOURCES[name]
+    folder = fetch(name, data_dir, progress)
     unpacked = folder / str(source.unpacked)
-    images = read_cifar10(unpacked if unpacked.is_dir() else folder / next(iter(source.hashes)))
-    return standardized("cifar10", *images)
+    return read_cifar10(unpacked if unpacked.is_dir() else folder / next(iter(source.hashes)))
 
 
 def standardized(
     name: str,
-    train_images: npt.NDArray[np.generic],
-    train_labels: npt.NDArray[np.generic],
-    test_images: npt.NDArray[np.generic],
-    test_labels: npt.NDArray[np.generic],
+    train_images: Images,
+    train_labels: Images,
+    test_images: Images,
+    test_labels: Images,
 ) -> Dataset:
     """A data set of images (N, channels, height, width), by channel as training images are."""
+    pixels = raw(name, train_images, train_labels, test_images, test_labels)
+    standardize = Standardize.of(pixels.train_inputs, plain=True)
+    return replace(
+        pixels,
+        train_inputs=standardize(pixels.train_inputs),
+        test_inputs=standardize(pixels.test_inputs),
+    )
+
+
+def raw(
+    name: str,
+    train_images: Images,
+    train_labels: Images,
+    test_images: Images,
+    test_labels: Images,
+) -> Dataset:
+    """A data set of images (N, channels, height, width) with the pixels that their files have."""
     train_pixels, test_pixels = (
         torch.from_numpy(images.astype(np.float32)) for images in (train_images, test_images)
     )
     if (train_pixels == train_pixels[:1, :, :1, :1]).all(dim=(0, 2, 3)).any():
         raise DataFileError(f"all training images of {name} are alike; the files are damaged.")
-    standardize = Standardize.of(train_pixels, plain=True)
     return Dataset(
         name,
-        standardize(train_pixels),
+        train_pixels,
         torch.from_numpy(train_labels.astype(np.int64)),
-        standardize(test_pixels),
+        test_pixels,
         torch.from_numpy(test_labels.astype(np.int64)),
     )
+
+
+def _load(name: str, data_dir: Path | None, progress: bool) -> Dataset:
+    """One of the paper's data sets, standardized unless its name asks for raw pixels."""
+    source = published_name(name)
+    read = _cifar10 if source == "cifar10" else _idx
+    return (standardized if name == source else raw)(name, *read(source, data_dir, progress))
+
+
+for _name in SOURCES:
+    DATASETS[_name] = partial(_load, _name)
+    DATASETS[_name + _RAW] = partial(_load, _name + _RAW)
