@@ -14,6 +14,7 @@ from torch import nn
 from bagwise import (
     Bags,
     cc_loss,
+    cc_squared_loss,
     dllp_loss,
     llpfc_loss,
     ot_loss,
@@ -438,6 +439,10 @@ NOT_FINITE = {
     "cc, bethe": lambda x, bags: cc_loss(x, bags, "bethe"),
     "cc_approx": lambda x, bags: cc_loss(x, bags, "multinomial"),
     "rc": lambda x, bags: rc_loss(x, bags, torch.zeros(5, 3)),
+    "rc_squared": lambda x, bags: rc_loss(
+        x, bags, torch.zeros(5, 3), instance_loss="squared_error"
+    ),
+    "cc_squared": cc_squared_loss,
     "ot": lambda x, bags: ot_loss(x, bags, torch.zeros(5, 3)),
     "pll": lambda x, bags: pll_loss(x, bags, torch.zeros(5, 3)),
     "dllp": dllp_loss,

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bagwise.logistic import BagLogisticRegression
     from bagwise.losses import (
         cc_loss,
+        cc_squared_loss,
         dllp_loss,
         llpfc_loss,
         ot_loss,
@@ -73,6 +74,7 @@ __all__ = [
     "bag_posterior",
     "bag_scorer",
     "cc_loss",
+    "cc_squared_loss",
     "collate",
     "disclosure",
     "dllp_loss",
@@ -113,6 +115,7 @@ _ROOMS = {
     "logistic": ("BagLogisticRegression",),
     "losses": (
         "cc_loss",
+        "cc_squared_loss",
         "dllp_loss",
         "llpfc_loss",
         "ot_loss",
