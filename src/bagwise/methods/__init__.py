@@ -1,10 +1,11 @@
 """The methods, found by name.
 
 The paper's: supervised, rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll. Later ones: two_views,
-pvc, mixbag.
+pvc, mixbag, cc_then_rc, cc_approx_then_rc_approx.
 """
 
 from bagwise.methods.base import METHODS, Batch, Method, make_method, register, takes
+from bagwise.methods.cc_then_rc import CCApproxThenRCApprox, CCThenRC
 from bagwise.methods.direct import CC, DLLP, PVC, CCApprox, Supervised
 from bagwise.methods.llpfc import LLPFC
 from bagwise.methods.mixbag import MixBag
@@ -23,6 +24,8 @@ __all__ = [
     "RC",
     "Batch",
     "CCApprox",
+    "CCApproxThenRCApprox",
+    "CCThenRC",
     "Method",
     "MixBag",
     "RCApprox",
@@ -46,7 +49,13 @@ PAPER_METHODS: dict[str, type[Method]] = {
 }
 """Those of the paper, in its order."""
 
-_LATER: dict[str, type[Method]] = {"two_views": TwoViews, "pvc": PVC, "mixbag": MixBag}
+_LATER: dict[str, type[Method]] = {
+    "two_views": TwoViews,
+    "pvc": PVC,
+    "mixbag": MixBag,
+    "cc_then_rc": CCThenRC,
+    "cc_approx_then_rc_approx": CCApproxThenRCApprox,
+}
 
 for _name, _cls in {**PAPER_METHODS, **_LATER}.items():
     METHODS[_name] = _cls
