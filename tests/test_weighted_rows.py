@@ -19,6 +19,7 @@ from bagwise.losses import (
     cc_squared_loss,
     dllp_loss,
     ot_loss,
+    pll_cc_loss,
     pll_loss,
     pvc_loss,
     rc_loss,
@@ -189,6 +190,7 @@ LOSSES: dict[str, Callable[[torch.Tensor, Bags, torch.Tensor, str], torch.Tensor
     "cc_squared": lambda z, bags, _, r: cc_squared_loss(z, bags, reduction=r),
     "ot": lambda z, bags, stored, r: ot_loss(z, bags, stored, reduction=r),
     "pll": lambda z, bags, stored, r: pll_loss(z, bags, stored, reduction=r),
+    "pll_cc": lambda z, bags, _, r: pll_cc_loss(z, bags, reduction=r),
     "dllp": lambda z, bags, _, r: dllp_loss(z, bags, reduction=r),
     "pvc": lambda z, bags, _, r: pvc_loss(z, bags, reduction=r),
 }

@@ -183,8 +183,8 @@ def fit(
     method: Annotated[
         str,
         typer.Option(
-            help="rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll, pvc, mixbag, cc_then_rc, "
-            "cc_approx_then_rc_approx."
+            help="rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll, pvc, mixbag, pll_cc, "
+            "cc_then_rc, cc_approx_then_rc_approx."
         ),
     ] = "cc",
     engine: Annotated[

@@ -309,11 +309,38 @@ def pll_loss(
     check_bags(bags, "pll_loss")
     check_logits(logits, bags)
     check_stored(stored_log_probs, bags)
-    absent = (most(bags) == 0).to(logits.device)[bag_of_row(bags, logits.device)]
-    possible = others_impossible(stored_log_probs.detach(), bags)
-    weights = possible.masked_fill(absent, -math.inf).softmax(-1)
+    weights = _of_candidates(stored_log_probs.detach(), bags).softmax(-1)
     refuse_nan_rows(weights, stored_log_probs)
     return loss_of_bags(weights, logits, bags, reduction=reduction)
+
+
+def pll_cc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean") -> torch.Tensor:
+    """PLL in its classifier-consistent form: how probable the bag's classes are, of each instance.
+
+        loss = -1/N sum_k log(sum of softmax(logits)[k, c] over the classes c of the bag)
+
+    Its gradient is that of `pll_loss` with the probabilities of the current model as those stored.
+
+    Args:
+        logits: (N, C) of the model at hand.
+        bags: sizes and counts of the bags of these N instances.
+        reduction: "mean" per instance, "sum", or "none", a value for each bag.
+
+    >>> pll_cc_loss(torch.zeros(2, 4), Bags([2], [[1, 1, 0, 0]]))     # -log(1/2)
+    tensor(0.6931)
+    """
+    check_bags(bags, "pll_cc_loss")
+    check_logits(logits, bags)
+    values = -_of_candidates(log_probs(logits), bags).logsumexp(-1)
+    values = weighted(values, tensors_of(bags).weights)
+    of_bags = values.new_zeros(len(bags)).index_add(0, bag_of_row(bags, logits.device), values)
+    return reduced(of_bags, reduction, bags.total)
+
+
+def _of_candidates(log_p: torch.Tensor, bags: Bags) -> torch.Tensor:
+    """Log-probabilities (N, C) without classes that an instance's bag cannot have."""
+    absent = (most(bags) == 0).to(log_p.device)[bag_of_row(bags, log_p.device)]
+    return others_impossible(log_p, bags).masked_fill(absent, -math.inf)
 
 
 def loss_of_bags(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 KEPT = (
     *("cc", "cc_approx", "rc", "rc_approx", "dllp", "ot", "pll", "pvc"),
-    *("cc_then_rc", "cc_approx_then_rc_approx"),
+    *("pll_cc", "cc_then_rc", "cc_approx_then_rc_approx"),
 )
 _CODES = "codes"
 _HELD_OUT = 200_000  # rows that are judged at a time, or the largest bag
