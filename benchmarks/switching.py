@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,11 +28,11 @@ RATES = {("digits", "linear"): 0.01, ("digits", "mlp"): 0.001, ("kmnist", "linea
 
 
 def runs() -> Iterator[tuple[str, ...]]:
-    """All runs, one data set and model after the other."""
-    for dataset, model, seeds in CASES:
-        for seed in range(seeds):
-            for K in ("16", "64", "128"):
-                for method in METHODS:
+    """All runs, one seed after the other."""
+    for seed in range(3):
+        for dataset, model, seeds in CASES:
+            if seed < seeds:
+                for K, method in itertools.product(("16", "64", "128"), METHODS):
                     yield dataset, model, K, method, str(seed)
 
 

@@ -36,7 +36,7 @@ DRAWN = {
     "rc_approx": "RC_Approx",
     "llpfc": "LLPFC",
     "ot": "OT",
-    "pll_cc": "PLL",
+    "pll_cc": "PLL_CC",
     "squared_of_true_counts": "$(1-q_S)^2$",
 }
 COLORS = {"cc_squared": "#3a0ca3", "squared_of_true_counts": "#000000"}
@@ -72,7 +72,14 @@ def of_cases(found: Found, cell: Callable[[str, int, int], str]) -> str:
     cases = sorted({(C, K) for cells in found.values() for C, K, _ in cells})
     heads = ["", *(f"C = {C}, K = {K}" for C, K in cases)]
     methods = [method for method in found if method != "cc_approx_then_rc_approx"]
-    return table(heads, ([name(m), *(cell(m, C, K) for C, K in cases)] for m in methods))
+    largest = max(n for _, _, n in found["supervised"])
+    return table(
+        heads,
+        (
+            [name(m), *(cell(m, C, K) if (C, K, largest) in found[m] else "-" for C, K in cases)]
+            for m in methods
+        ),
+    )
 
 
 def efficiency_and_floor(rows: Sequence[Row]) -> Iterator[str]:
