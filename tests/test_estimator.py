@@ -240,7 +240,7 @@ def test_an_engine_is_used_or_refused_but_never_ignored(monkeypatch: pytest.Monk
             quick(method=method, engine="exact").fit(X, BAGS, COUNTS)
     for name in ("ot", "dllp", "llpfc", "pll", "cc_approx", "rc_approx"):
         with pytest.raises(
-            ValueError, match=rf"the method '{name}' takes none; rc, cc, two_views do"
+            ValueError, match=rf"the method '{name}' takes none; rc, cc, two_views, cc_then_rc do"
         ):
             quick(method=name, engine="exact").fit(X, BAGS, COUNTS)
 

@@ -18,9 +18,11 @@ from bagwise.bags.potentials import of_counts
 from bagwise.errors import InputError, InputTypeError
 from bagwise.losses import (
     cc_loss,
+    cc_squared_loss,
     dllp_loss,
     llpfc_loss,
     ot_loss,
+    pll_cc_loss,
     pll_loss,
     pvc_loss,
     rc_loss,
@@ -501,7 +503,9 @@ def test_errors_of_a_bag_name_its_grouping() -> None:
         bag_posterior(np.zeros((9, 2)), groupings, iterations=3)
 
 
-@pytest.mark.parametrize("loss", [dllp_loss, pvc_loss, ot_loss, pll_loss])
+@pytest.mark.parametrize(
+    "loss", [dllp_loss, pvc_loss, ot_loss, pll_loss, pll_cc_loss, cc_squared_loss]
+)
 def test_losses_of_one_grouping_name_what_takes_several(loss: Any) -> None:
     _, groupings = made(0, CROSSED, 2)
     stored = [torch.zeros(9, 2)] if loss in (ot_loss, pll_loss) else []

@@ -14,9 +14,11 @@ from torch import nn
 from bagwise import (
     Bags,
     cc_loss,
+    cc_squared_loss,
     dllp_loss,
     llpfc_loss,
     ot_loss,
+    pll_cc_loss,
     pll_loss,
     pvc_loss,
     rc_loss,
@@ -233,6 +235,22 @@ def test_no_gradient_flows_into_what_is_stored() -> None:
     assert stored.grad is None
 
 
+def test_pll_cc_is_the_probability_of_a_bags_classes_with_the_gradient_of_pll_of_now() -> None:
+    logits, bags = random_bags(2, [2, 1, 3], 4)
+    logits.requires_grad_()
+    p = logits.detach().softmax(-1)
+    expected = [
+        -sum(math.log(p[k, bags.counts[b] > 0].sum()) for k in bags.rows([b])) for b in range(3)
+    ]
+    found = pll_cc_loss(logits, bags, reduction="none")
+    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-9)
+    assert pll_cc_loss(logits, bags).item() == pytest.approx(sum(expected) / 6)
+    (gradient,) = torch.autograd.grad(found.sum(), logits)
+    stored = logits.detach().log_softmax(-1)
+    (of_pll,) = torch.autograd.grad(pll_loss(logits, bags, stored, reduction="sum"), logits)
+    torch.testing.assert_close(gradient, of_pll)
+
+
 def test_ot_is_rc_with_the_transport_engine() -> None:
     logits, bags = random_bags(7, [6], 3)
     expected = rc_loss(logits, bags, logits, engine="transport", epsilon=0.5, iterations=10)
@@ -438,8 +456,13 @@ NOT_FINITE = {
     "cc, bethe": lambda x, bags: cc_loss(x, bags, "bethe"),
     "cc_approx": lambda x, bags: cc_loss(x, bags, "multinomial"),
     "rc": lambda x, bags: rc_loss(x, bags, torch.zeros(5, 3)),
+    "rc_squared": lambda x, bags: rc_loss(
+        x, bags, torch.zeros(5, 3), instance_loss="squared_error"
+    ),
+    "cc_squared": cc_squared_loss,
     "ot": lambda x, bags: ot_loss(x, bags, torch.zeros(5, 3)),
     "pll": lambda x, bags: pll_loss(x, bags, torch.zeros(5, 3)),
+    "pll_cc": pll_cc_loss,
     "dllp": dllp_loss,
     "pvc": pvc_loss,
     "view": lambda x, bags: view_loss(x, torch.eye(3)[[0, 1, 2, 0, 1]]),

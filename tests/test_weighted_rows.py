@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from bagwise import Bags, Laplace, bag_posterior, most_probable_labeling
 from bagwise.errors import InputError
-from bagwise.losses import cc_loss, dllp_loss, ot_loss, pll_loss, pvc_loss, rc_loss
+from bagwise.losses import (
+    cc_loss,
+    cc_squared_loss,
+    dllp_loss,
+    ot_loss,
+    pll_cc_loss,
+    pll_loss,
+    pvc_loss,
+    rc_loss,
+)
 from bagwise.posterior import ENGINES, Posterior
 from bagwise.posterior.poisson_binomial import count_intervals, count_probabilities
 
@@ -175,8 +184,13 @@ LOSSES: dict[str, Callable[[torch.Tensor, Bags, torch.Tensor, str], torch.Tensor
     "cc": lambda z, bags, _, r: cc_loss(z, bags, reduction=r),
     "cc_approx": lambda z, bags, _, r: cc_loss(z, bags, "multinomial", reduction=r),
     "rc": lambda z, bags, stored, r: rc_loss(z, bags, stored, reduction=r),
+    "rc_squared": lambda z, bags, stored, r: rc_loss(
+        z, bags, stored, instance_loss="squared_error", reduction=r
+    ),
+    "cc_squared": lambda z, bags, _, r: cc_squared_loss(z, bags, reduction=r),
     "ot": lambda z, bags, stored, r: ot_loss(z, bags, stored, reduction=r),
     "pll": lambda z, bags, stored, r: pll_loss(z, bags, stored, reduction=r),
+    "pll_cc": lambda z, bags, _, r: pll_cc_loss(z, bags, reduction=r),
     "dllp": lambda z, bags, _, r: dllp_loss(z, bags, reduction=r),
     "pvc": lambda z, bags, _, r: pvc_loss(z, bags, reduction=r),
 }

@@ -181,7 +181,11 @@ def fit(
         str, typer.Option(help="linear, mlp, or auto: the better on held-out bags.")
     ] = "auto",
     method: Annotated[
-        str, typer.Option(help="rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll, pvc, mixbag.")
+        str,
+        typer.Option(
+            help="rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll, pvc, mixbag, pll_cc, "
+            "cc_then_rc, cc_approx_then_rc_approx."
+        ),
     ] = "cc",
     engine: Annotated[
         str, typer.Option(help="Of rc and cc: auto, exact, bethe, multinomial, transport.")

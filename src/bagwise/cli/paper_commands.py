@@ -112,7 +112,7 @@ def train(
         str,
         typer.Option(
             help="rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll, supervised; "
-            "two_views, pvc, mixbag."
+            "two_views, pvc, mixbag, pll_cc, cc_then_rc, cc_approx_then_rc_approx."
         ),
     ] = "cc",
     bag_size: Annotated[int, typer.Option(help="Instances in a bag, K.")] = 16,

@@ -21,14 +21,25 @@ of instances of all parts together (`docs/pytorch.md` shows both).
 
 from __future__ import annotations
 
-from bagwise.losses.bag_losses import cc_loss, dllp_loss, ot_loss, pll_loss, pvc_loss, rc_loss
+from bagwise.losses.bag_losses import (
+    cc_loss,
+    dllp_loss,
+    ot_loss,
+    pll_cc_loss,
+    pll_loss,
+    pvc_loss,
+    rc_loss,
+)
 from bagwise.losses.instance_losses import llpfc_loss, view_loss, weighted_cross_entropy
+from bagwise.losses.multisets import cc_squared_loss
 
 __all__ = [
     "cc_loss",
+    "cc_squared_loss",
     "dllp_loss",
     "llpfc_loss",
     "ot_loss",
+    "pll_cc_loss",
     "pll_loss",
     "pvc_loss",
     "rc_loss",

@@ -28,7 +28,7 @@ from bagwise.autograd.logits import (
 from bagwise.autograd.operator import is_traced
 from bagwise.bags import Bags, FloatArray, Groupings, check_bags
 from bagwise.errors import InputError
-from bagwise.losses.instance_losses import Reduction, reduced, weighted_cross_entropy
+from bagwise.losses.instance_losses import InstanceLoss, Reduction, reduced, weighted_loss
 from bagwise.posterior import JointPosterior, bag_posterior
 from bagwise.posterior.exact import MAX_STATES
 
@@ -39,14 +39,22 @@ def rc_loss(
     stored_log_probs: torch.Tensor,
     engine: str = "auto",
     *,
+    instance_loss: InstanceLoss = "cross_entropy",
     reduction: Reduction = "mean",
     messages: FloatArray | None = None,
     **options: Any,
 ) -> torch.Tensor:
-    """RC: cross-entropy against the label posterior under the stored probabilities.
+    """RC: the loss against the label posterior under the stored probabilities.
 
         w[k, c] = P(Y_k = c | S, X) under stored_log_probs
-        loss    = -1/N sum_k sum_c w[k, c] log softmax(logits)[k, c]
+        loss    = 1/N sum_k sum_c w[k, c] instance_loss(logits[k], c)
+
+    `instance_loss` is that of supervised learning: with p = softmax(logits[k]),
+
+        "cross_entropy"     -log p[c]
+        "squared_error"     sum over classes y of (1[y = c] - p[y])^2
+        a function          of the logits (N, C) that returns (N, C), the loss of each instance
+                            with each label; it should treat instances one by one
 
     With engine="multinomial" it is RC_Approx. With several groupings of the rows, w is the joint
     posterior given all their counts; rows that are in no bag do not count.
@@ -57,6 +65,7 @@ def rc_loss(
         stored_log_probs: (N, C) what the model said when it last saw these instances; before that,
             the logarithms of their bag's proportions. No gradient flows into it.
         engine: how the posterior is computed, see `bagwise.bag_posterior`.
+        instance_loss: "cross_entropy", "squared_error", or a function of logits.
         reduction: "mean" per instance, "sum", or "none", a value for each bag.
         messages: between groupings, see `cc_loss`.
         **options: the engine's own, and those of groupings.
@@ -65,18 +74,21 @@ def rc_loss(
     >>> stored = torch.tensor([[.5, .5], [.5, .5]]).log()
     >>> rc_loss(torch.zeros(2, 2), bags, stored)
     tensor(0.6931)
+    >>> rc_loss(torch.zeros(2, 2), bags, stored, instance_loss=lambda z: (1 - z).clamp(min=0))
+    tensor(1.)
     """
     check_logits(logits, bags)
     check_stored(stored_log_probs, bags)
     stored = stored_log_probs.detach()
     if not isinstance(bags, Groupings):
         weights = bag_posterior(stored, bags, engine, **options).weights
-        return cross_entropy_of_bags(weights, logits, bags, reduction)
+        return loss_of_bags(weights, logits, bags, instance_loss, reduction)
     _refuse_none(reduction)
     found = bag_posterior(stored, bags, engine, messages=messages, **options)
     _keep(found, messages)
     counted = torch.from_numpy(bags.copies * (bags.degrees > 0)).to(found.weights)
-    total = weighted_cross_entropy(logits, counted[:, None] * found.weights, reduction="sum")
+    weights = counted[:, None] * found.weights
+    total = weighted_loss(logits, weights, instance_loss, reduction="sum")
     return total if reduction == "sum" else total / bags.copies.sum()
 
 
@@ -297,22 +309,53 @@ def pll_loss(
     check_bags(bags, "pll_loss")
     check_logits(logits, bags)
     check_stored(stored_log_probs, bags)
-    absent = (most(bags) == 0).to(logits.device)[bag_of_row(bags, logits.device)]
-    possible = others_impossible(stored_log_probs.detach(), bags)
-    weights = possible.masked_fill(absent, -math.inf).softmax(-1)
+    weights = _of_candidates(stored_log_probs.detach(), bags).softmax(-1)
     refuse_nan_rows(weights, stored_log_probs)
-    return cross_entropy_of_bags(weights, logits, bags, reduction)
+    return loss_of_bags(weights, logits, bags, reduction=reduction)
 
 
-def cross_entropy_of_bags(
-    weights: torch.Tensor, logits: torch.Tensor, bags: Bags, reduction: Reduction = "mean"
+def pll_cc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean") -> torch.Tensor:
+    """PLL in its classifier-consistent form: how probable the bag's classes are, of each instance.
+
+        loss = -1/N sum_k log(sum of softmax(logits)[k, c] over the classes c of the bag)
+
+    Its gradient is that of `pll_loss` with the probabilities of the current model as those stored.
+
+    Args:
+        logits: (N, C) of the model at hand.
+        bags: sizes and counts of the bags of these N instances.
+        reduction: "mean" per instance, "sum", or "none", a value for each bag.
+
+    >>> pll_cc_loss(torch.zeros(2, 4), Bags([2], [[1, 1, 0, 0]]))     # -log(1/2)
+    tensor(0.6931)
+    """
+    check_bags(bags, "pll_cc_loss")
+    check_logits(logits, bags)
+    values = -_of_candidates(log_probs(logits), bags).logsumexp(-1)
+    values = weighted(values, tensors_of(bags).weights)
+    of_bags = values.new_zeros(len(bags)).index_add(0, bag_of_row(bags, logits.device), values)
+    return reduced(of_bags, reduction, bags.total)
+
+
+def _of_candidates(log_p: torch.Tensor, bags: Bags) -> torch.Tensor:
+    """Log-probabilities (N, C) without classes that an instance's bag cannot have."""
+    absent = (most(bags) == 0).to(log_p.device)[bag_of_row(bags, log_p.device)]
+    return others_impossible(log_p, bags).masked_fill(absent, -math.inf)
+
+
+def loss_of_bags(
+    weights: torch.Tensor,
+    logits: torch.Tensor,
+    bags: Bags,
+    instance_loss: InstanceLoss = "cross_entropy",
+    reduction: Reduction = "mean",
 ) -> torch.Tensor:
-    """Cross-entropy against weights (N, C), of each bag where nothing is to be reduced."""
+    """The loss against weights (N, C), of each bag where nothing is to be reduced."""
     check_same_shape(logits, weights, "weights")
     weights = weighted(weights, tensors_of(bags).weights)
     if reduction == "mean":
-        return weighted_cross_entropy(logits, weights, reduction="sum") / bags.total
-    values = weighted_cross_entropy(logits, weights, reduction=reduction)
+        return weighted_loss(logits, weights, instance_loss, reduction="sum") / bags.total
+    values = weighted_loss(logits, weights, instance_loss, reduction=reduction)
     if reduction != "none":
         return values
     return values.new_zeros(len(bags)).index_add(0, bag_of_row(bags, logits.device), values)

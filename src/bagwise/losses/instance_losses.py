@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -11,6 +12,7 @@ from bagwise.autograd.logits import check_index, check_same_shape, log_probs, re
 from bagwise.errors import InputError, InputTypeError
 
 Reduction = Literal["mean", "sum", "none"]
+InstanceLoss = Literal["cross_entropy", "squared_error"] | Callable[[torch.Tensor], torch.Tensor]
 
 
 def weighted_cross_entropy(
@@ -26,6 +28,43 @@ def weighted_cross_entropy(
     check_same_shape(logits, weights, "weights")
     log_p = log_probs(logits).masked_fill(weights == 0, 0)
     return reduced(-weights.to(log_p.dtype) * log_p, reduction, len(logits))
+
+
+def weighted_loss(
+    logits: torch.Tensor,
+    weights: torch.Tensor,
+    instance_loss: InstanceLoss,
+    *,
+    reduction: Reduction = "mean",
+) -> torch.Tensor:
+    """1/N sum_k sum_c weights[k, c] loss(logits[k], c); see `rc_loss` for what a loss may be.
+
+    >>> weighted_loss(torch.zeros(1, 2), torch.tensor([[0.3, 0.7]]), "squared_error")
+    tensor(0.5000)
+    """
+    if instance_loss == "cross_entropy":
+        return weighted_cross_entropy(logits, weights, reduction=reduction)
+    check_same_shape(logits, weights, "weights")
+    if instance_loss == "squared_error":
+        p = log_probs(logits).exp()
+        values = 1 - 2 * p + p.square().sum(-1, keepdim=True)
+    elif callable(instance_loss):
+        values = instance_loss(logits)
+        if not isinstance(values, torch.Tensor) or values.shape != logits.shape:
+            kind = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values)
+            raise InputError(
+                f"instance_loss returned {kind} for logits of shape {tuple(logits.shape)}; return "
+                "a tensor of the same shape, the loss of each instance with each label."
+            )
+        values = values.to(torch.promote_types(values.dtype, torch.float32))
+    else:
+        raise InputError(
+            f'instance_loss is {instance_loss!r}; choose "cross_entropy", "squared_error" or a '
+            "function of logits (N, C)."
+        )
+    # A label that an instance cannot have may have an infinite loss.
+    terms = weights.to(values.dtype) * values.masked_fill(weights == 0, 0)
+    return reduced(terms, reduction, len(logits))
 
 
 def view_loss(

@@ -1,11 +1,12 @@
 """The methods, found by name.
 
 The paper's: supervised, rc, rc_approx, cc, cc_approx, dllp, llpfc, ot, pll. Later ones: two_views,
-pvc, mixbag.
+pvc, mixbag, pll_cc, cc_then_rc, cc_approx_then_rc_approx.
 """
 
 from bagwise.methods.base import METHODS, Batch, Method, make_method, register, takes
-from bagwise.methods.direct import CC, DLLP, PVC, CCApprox, Supervised
+from bagwise.methods.cc_then_rc import CCApproxThenRCApprox, CCThenRC
+from bagwise.methods.direct import CC, DLLP, PLLCC, PVC, CCApprox, Supervised
 from bagwise.methods.llpfc import LLPFC
 from bagwise.methods.mixbag import MixBag
 from bagwise.methods.stored_probabilities import OT, PLL, RC, RCApprox
@@ -19,10 +20,13 @@ __all__ = [
     "OT",
     "PAPER_METHODS",
     "PLL",
+    "PLLCC",
     "PVC",
     "RC",
     "Batch",
     "CCApprox",
+    "CCApproxThenRCApprox",
+    "CCThenRC",
     "Method",
     "MixBag",
     "RCApprox",
@@ -46,7 +50,14 @@ PAPER_METHODS: dict[str, type[Method]] = {
 }
 """Those of the paper, in its order."""
 
-_LATER: dict[str, type[Method]] = {"two_views": TwoViews, "pvc": PVC, "mixbag": MixBag}
+_LATER: dict[str, type[Method]] = {
+    "two_views": TwoViews,
+    "pvc": PVC,
+    "mixbag": MixBag,
+    "pll_cc": PLLCC,
+    "cc_then_rc": CCThenRC,
+    "cc_approx_then_rc_approx": CCApproxThenRCApprox,
+}
 
 for _name, _cls in {**PAPER_METHODS, **_LATER}.items():
     METHODS[_name] = _cls

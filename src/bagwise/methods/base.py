@@ -86,6 +86,7 @@ class Method(ABC):
         least_bags: how many bags a batch needs for it at least.
         joins_groupings: whether it can learn from several groupings jointly, with the messages of a
             batch.
+        n_epochs: of the training; the training loop sets it before `begin`.
     """
 
     name: ClassVar[str] = ""
@@ -99,6 +100,7 @@ class Method(ABC):
     needs_whole_bags: ClassVar[bool] = False
     least_bags: ClassVar[int] = 1
     joins_groupings: ClassVar[bool] = False
+    n_epochs: int = 1
 
     def __init__(self) -> None:
         self.kept: dict[str, torch.Tensor] = {}

@@ -1,4 +1,4 @@
-"""CC, DLLP, PVC and supervised learning: losses of the current batch alone."""
+"""CC, DLLP, PVC, PLL_CC and supervised learning: losses of the current batch alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bagwise.autograd.bag_tensors import weighted
 from bagwise.autograd.logits import check_logits, log_probs
 from bagwise.data import BagData
 from bagwise.errors import InputError
-from bagwise.losses import cc_loss, dllp_loss, pvc_loss
+from bagwise.losses import cc_loss, dllp_loss, pll_cc_loss, pvc_loss
 from bagwise.methods.base import Batch, Method
 from bagwise.posterior import check_engine
 
@@ -78,6 +78,17 @@ class PVC(Method):
         """`pvc_loss`."""
         assert batch.bags is not None
         return pvc_loss(logits, batch.bags)
+
+
+class PLLCC(Method):
+    """Partial-label learning in its classifier-consistent form: which labels occur in a bag."""
+
+    title, color, line = "PLL_CC", "#6c757d", "--"
+
+    def loss(self, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """`pll_cc_loss`."""
+        assert batch.bags is not None
+        return pll_cc_loss(logits, batch.bags)
 
 
 class Supervised(Method):

@@ -14,7 +14,7 @@ from bagwise.checks import check_all
 from bagwise.data import BagData
 from bagwise.data.inputs import full
 from bagwise.losses import ot_loss, pll_loss
-from bagwise.losses.bag_losses import cross_entropy_of_bags
+from bagwise.losses.bag_losses import loss_of_bags
 from bagwise.methods.base import Batch, Method
 from bagwise.posterior import bag_posterior, check_engine
 from bagwise.posterior.transport import TRANSPORT_OPTIONS
@@ -89,7 +89,7 @@ class RC(StoredProbabilities):
             self._gap[0] += weighted(distance, batch.copies).sum().item()
             self._gap[1] += batch.n_instances
         if messages is None:
-            return cross_entropy_of_bags(weights, logits, bags)
+            return loss_of_bags(weights, logits, bags)
         return messages.cross_entropy(log_probs(logits), weights, bags)
 
     def epoch_metrics(self) -> dict[str, float]:

@@ -142,6 +142,7 @@ def train(
     inputs = kept_on(data.inputs, device)
     bags = max(_bags_in_a_batch(model, data.bags.sizes, options), method.least_bags)
     most = instances_that_fit(model, inputs, device, limits.step_bytes) if bags > 1 else None
+    method.n_epochs = options.epochs
     method.begin(data, device)
     room = room_of(options.batch_instances, bags, most)
     check_room(method, data.bags.sizes, room, options.batch_instances)

@@ -36,7 +36,10 @@ from bagwise.tables.sort.store import READING, Store, digest_of, files_as_they_a
 if TYPE_CHECKING:
     from bagwise.tables.sort.table_rows import Asked
 
-KEPT = ("cc", "cc_approx", "rc", "rc_approx", "dllp", "ot", "pll", "pvc")
+KEPT = (
+    *("cc", "cc_approx", "rc", "rc_approx", "dllp", "ot", "pll", "pvc"),
+    *("pll_cc", "cc_then_rc", "cc_approx_then_rc_approx"),
+)
 _CODES = "codes"
 _HELD_OUT = 200_000  # rows that are judged at a time, or the largest bag
 _ROWS = 1 << 20  # rows whose bags are looked up at a time
