@@ -15,7 +15,6 @@ import numpy.typing as npt
 import bagwise
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError, Option
-from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.likelihood.temperature import fit_temperature, tempered
 from bagwise.progress import WorkProgress
 from bagwise.storage.journal import Workspace, alone
@@ -35,13 +34,14 @@ from bagwise.tables.fit_options import (
 from bagwise.tables.labels.bag_context import label_columns
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.label_file import read_labels
-from bagwise.tables.model.fit_facts import ContextFacts, CurvePoint, FitFacts, FitSettings
+from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.network_room import REMEDY, network_room, there_is_torch
 from bagwise.tables.read.frames import is_frame
 from bagwise.tables.read.source import Table
 from bagwise.tables.search import linear_candidates as linear
 from bagwise.tables.search.candidate import Trial, choose
+from bagwise.tables.search.context_gain import context_facts
 from bagwise.tables.search.linear_in_pieces import fits_in_pieces
 from bagwise.tables.search.linear_search import (
     FEWEST_BAGS,
@@ -289,7 +289,16 @@ class _Fit:
                 if self.groupings is None
                 else None
             ),
-            context=self._context(trials),
+            context=context_facts(
+                trials,
+                self.compact,
+                self.splits,
+                self.rows.columns,
+                self.rows.context,
+                self.model.bag_effects,
+                self.work.progress,
+                self.limits,
+            ),
         )
         table = _held_out_file(of_rows, part, ids, classes, tau)
         intervals = found_intervals(
@@ -306,35 +315,6 @@ class _Fit:
             table.encode(),
             context=self.rows.context,
         )
-
-    def _context(self, trials: list[Trial]) -> ContextFacts | None:
-        """Whether columns of bags make held-out bags more likely, by a fit without them."""
-        context = self.rows.context
-        if context is None:
-            return None
-        linear_trial = next((t for t in trials if t.fitted is not None), None)
-        columns = self.rows.columns.columns
-        keep = [
-            place
-            for place, name in enumerate(column.name for column in columns for _ in column.encoded)
-            if name not in context.names
-        ]
-        data = self.compact
-        if linear_trial is None or not keep or not data.fits(self.limits):
-            return ContextFacts(context.names)
-        assert isinstance(data.inputs, np.ndarray)
-        without = linear_search(
-            replace(data, inputs=np.ascontiguousarray(data.inputs[:, keep])),
-            self.splits,
-            Workspace(None, {}),
-            self.model.bag_effects,
-            self.work.progress,
-            self.limits,
-        )[0]
-        gains = linear_trial.of_bags - without.of_bags
-        judged = np.flatnonzero(np.isfinite(gains))
-        gain, error = mean_per_instance(gains[judged], data.bags.select(judged))
-        return ContextFacts(context.names, gain, error)
 
     def _trials(self, kept: Workspace) -> tuple[list[Trial], Any]:
         """The candidates, the one to take first; and what trains networks, where it was needed."""

@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import expit, logit
 
-from bagwise.bags import FloatArray, IntArray
+from bagwise.bags import IntArray
 from bagwise.errors import InputError, Option
-from bagwise.posterior import bag_posterior
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.labels.counts import Counts
@@ -21,6 +19,7 @@ from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
 from bagwise.tables.use.counted_rows import matched_rows, weight_column
+from bagwise.tables.use.group_shares import group_shares
 from bagwise.tables.use.row_groups import row_groups
 from bagwise.tables.use.sensitivity import (
     contradicted,
@@ -33,7 +32,6 @@ from bagwise.tables.use.share_bounds import share_bounds, sums_of_groups
 if TYPE_CHECKING:
     from bagwise.tables.model.known_bags import KnownBags
 
-_LEAST = 1e-6  # share whose logit is taken
 ANSWER = ("class", "rows", "share", "low", "high", "least", "most", "robustness")
 """The columns of the answer beside those of groups."""
 
@@ -114,8 +112,9 @@ def estimate_shares(
         progress: show a bar, on a terminal.
         surprises: to which is added what rows have that those of `fit` had not.
     """
-    known, effects = model.intervals, model.interval_effects
-    if known is not None and model.known_bags is not None and effects is None:
+    known = model.intervals
+    no_effects = model.known_bags is not None and model.interval_effects is None
+    if known is not None and no_effects:
         raise InputError(
             "this model has bag effects, but its folder does not say how sure they are: it was "
             "written by an earlier version. Fit it again."
@@ -150,46 +149,20 @@ def estimate_shares(
     in_known = None
     if model.known_bags is not None and places is not None:
         in_known = sums_of_groups(copies * (places < len(model.known_bags.names)), group, G)
-    ends: list[FloatArray] = []
-    contrasts, misfits, approximate = None, None, None
-    X = inputs.astype(np.float64) if known is not None else None
-    if known is None or X is None:
-        log_probs = model.log_probs(inputs)
-        p = np.exp(log_probs)
-        if model.known_bags is not None and places is not None:
-            own = np.minimum(places, len(model.known_bags.names))
-            p = model.known_bags.probabilities(log_probs, own)
-        elif found is not None and found.groupings is None:
-            p = bag_posterior(log_probs, found.targets.bags).weights
-        shares = _means(p, group, G, copies)
-    elif effects is not None:
-        assert places is not None
-        from bagwise.likelihood import group_shares_with_effects  # compiled, and seldom needed
-        from bagwise.likelihood.confounding import contrast_slopes
-
-        shares, errors, slopes = group_shares_with_effects(
-            known, effects, X, places, group, G, copies
-        )
-        ends = _on_logits(shares, known.quantile() * errors)
-        contrasts = known.error_of(contrast_slopes(shares, slopes, rows))
-    else:
-        from bagwise.likelihood.share_intervals import counted_share_intervals, share_intervals
-
-        if found is not None and found.groupings is None:
-            of_groups = counted_share_intervals(known, X, found.targets.bags, group, G)
-        else:
-            of_groups = share_intervals(known, X, group, G, copies)
-        shares, low, high, contrasts, misfits, approximate = of_groups
-        ends = [low, high]
+    bags = found.targets.bags if found is not None and found.groupings is None else None
+    of_groups = group_shares(model, inputs, bags, places, group, G, copies)
+    shares, ends = of_groups.shares, of_groups.ends
     bounds = None if found is None else share_bounds(found, codes, G)
     if bounds is not None:
         shares, *ends = (np.clip(x, bounds[..., 0], bounds[..., 1]) for x in (shares, *ends))
     robust, strongest, untold = None, {}, np.zeros(G, dtype=np.bool_)
-    if known is not None and X is not None and contrasts is not None and len(names) > 1:
-        robust = robustness_of(shares, contrasts, rows, bounds, known.n_bags)
+    if known is not None and of_groups.contrasts is not None and G > 1:
+        X = inputs.astype(np.float64)
+        robust = robustness_of(shares, of_groups.contrasts, rows, bounds, known.n_bags)
         strongest = strongest_columns(known, model.columns, by, X, group, rows, copies)
         if found is None:
             untold = hardly_told(known, X, group, rows, copies)
+    misfits, approximate = of_groups.misfits, of_groups.approximate
     wrong = np.zeros(shares.shape, dtype=np.bool_)
     if misfits is not None:
         wrong = contradicted(misfits, rows)
@@ -250,20 +223,3 @@ def _bags_of_rows(known: KnownBags, source: RowSource, names: Sequence[str]) -> 
     alone = np.flatnonzero(places < 0)
     places[alone] = after + len(numbers) + np.arange(len(alone))
     return places
-
-
-def _on_logits(shares: FloatArray, reach: FloatArray) -> list[FloatArray]:
-    """The ends of intervals (G, C) that reach so far by the delta method, on the scale of logits:
-    they are within 0 and 1, and longer toward the middle.
-    """
-    z = logit(np.clip(shares, _LEAST, 1 - _LEAST))
-    reach = reach / np.maximum(shares * (1 - shares), _LEAST)
-    return [expit(z - reach), expit(z + reach)]
-
-
-def _means(values: FloatArray, group: IntArray, n_groups: int, copies: IntArray) -> FloatArray:
-    """(G, C) means of (N, C) over the rows of each group; 0 of a group without rows."""
-    rows = np.maximum(sums_of_groups(copies, group, n_groups), 1)
-    sums = np.stack([np.bincount(group, copies * v, n_groups) for v in values.T], axis=1)
-    means: FloatArray = sums / rows[:, None]
-    return means
