@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.paper.accuracy import Block, in_bags
 from bagwise.paper.published import MARKS, has_cell, paper_best, published
 
@@ -62,7 +62,9 @@ def grid(block: Block, style: str, paper: bool = False, gap: bool = False) -> li
     if gap and block.supervised is None:
         raise InputError(
             f"there is no run of supervised learning for {block.dataset}, {block.model}, to which "
-            'gaps are measured. Add "supervised" to the methods of the sweep, or leave out --gap.'
+            'gaps are measured. Add "supervised" to the methods of the sweep, or leave out ',
+            Option("gap"),
+            ".",
         )
     columns = block.bag_sizes
     rows = [[f"{block.dataset}, {block.model}", *(f"K = {K}" for K in columns)]]
