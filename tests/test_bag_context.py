@@ -121,7 +121,7 @@ def test_means_are_those_of_pandas_and_of_text_shares_of_values() -> None:
     rows["n"] = np.arange(len(rows)) % 3 + 1
     rows.loc[rows.index[:3], "age"] = np.nan
     names = ["mean(age)", "mean(town)", "income"]
-    found = context_of(names, counts, open_rows(rows), ["ward"], "n")
+    found = context_of(names, counts, open_rows(rows), ["ward"], ["no", "yes"], "n")
     assert found.names == ["income", "mean(age)", "mean(town=b)", "mean(town=c)"]
     there = rows.dropna(subset="age")
     wanted = (there["age"] * there["n"]).groupby(there["ward"]).sum()
@@ -151,11 +151,19 @@ def test_a_long_label_file_may_have_context_too() -> None:
         ("age", r'is a column of the rows; leave it out, or say context="mean\(age\)"'),
         ("wealth", "no column 'wealth'"),
         ("mean(wealth)", "no column 'wealth'"),
+        ("ward", "'ward', which names the bags"),
+        ("mean(ward)", "'ward' names the bags"),
     ],
 )
 def test_a_context_that_is_not_there_is_an_error(context: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         fitted(context=context)
+
+
+def test_a_class_is_no_context() -> None:
+    rows, counts = made(B=10)
+    with pytest.raises(InputError, match="'yes', a class"):
+        bagwise.fit(rows[["ward", "age"]], "ward", counts, classes=["no", "yes"], context="yes")
 
 
 def test_a_column_of_context_has_one_value_for_each_bag() -> None:
@@ -164,3 +172,51 @@ def test_a_column_of_context_has_one_value_for_each_bag() -> None:
     long.loc[0, "income"] += 1.0
     with pytest.raises(InputError, match="one value for each bag"):
         bagwise.fit(rows[["ward", "age"]], "ward", long, context="income", progress=False)
+
+
+def test_a_value_that_one_bag_has_alone_is_no_code_for_a_missing_one() -> None:
+    rows, counts = made()
+    counts.loc[3, "income"] = 500.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = bagwise.fit(
+            rows[["ward", "age"]], "ward", counts, model="linear", context=["income", "mean(age)"]
+        )
+    assert set(model.effects()["column"]) == {"age", "income", "mean(age)"}
+
+
+def test_bags_that_are_left_out_have_no_part_in_context() -> None:
+    rows, counts = made(B=60)
+    model = bagwise.fit(
+        rows[["ward", "age"]],
+        "ward",
+        counts[1:],
+        model="linear",
+        context=["income", "income"],
+        skip_unmatched=True,
+    )
+    assert set(model.effects()["column"]) == {"age", "income"}
+    assert model.fitted.context is not None
+    assert sorted(model.fitted.context.bags) == sorted(counts.ward[1:])
+
+
+def test_context_may_be_of_categories() -> None:
+    rows, counts = made(B=60)
+    counts["region"] = pd.Categorical(np.where(counts["income"] > 0, "north ", "south"))
+    model = bagwise.fit(
+        rows[["ward", "age"]],
+        "ward",
+        counts.drop(columns="income"),
+        model="linear",
+        context="region",
+    )
+    assert "region" in {column.split("=")[0] for column in model.effects()["column"]}
+
+
+def test_context_that_never_varies_is_left_out() -> None:
+    rows, counts = made(B=40)
+    model = bagwise.fit(
+        rows[["ward", "age"]], "ward", counts.assign(income=7), model="linear", context="income"
+    )
+    assert "Context" not in str(model.summary())
+    assert set(model.effects()["column"]) == {"age"}

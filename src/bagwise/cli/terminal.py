@@ -57,7 +57,7 @@ def show_fit(fitted: FittedTable) -> None:
     shown.add_row(
         "features", f"{data.n_features} from {counted(len(columns.columns), 'column', 'columns')}"
     )
-    if facts.context is not None:
+    if facts.context is not None and facts.context.columns:
         shown.add_row("context", ", ".join(facts.context.columns))
     for name, why in columns.left_out.items():
         shown.add_row("", f"{name} is left out: {table_words.left_out(why)}")

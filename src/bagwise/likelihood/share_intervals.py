@@ -22,6 +22,7 @@ _ROWS = 16_384  # whose probabilities are held at a time
 _NORMAL = 1.959963984540054
 _CELLS = 4_000_000  # numbers that are held at a time
 _LEAST = 1e-6  # share whose logit is taken
+_EXPLAINED = 1e-4  # of the squares of a group's scores, which must be left by the coefficients'
 
 
 class GroupShares(NamedTuple):
@@ -114,8 +115,8 @@ def counted_share_intervals(
 
     The counts also say whether the model is right about a group. The derivative of the
     log-likelihood by an intercept for its rows alone is U = sum_k w_k - p_k, a sum over bags; the
-    misfit is U divided by its standard error over bags. Where the model is right, that is about
-    standard normal.
+    misfit is what the coefficients leave of U, divided by its standard error over bags. Where the
+    model is right, that is about standard normal.
 
     Args:
         covariance: of a fit without bag effects.
@@ -177,9 +178,9 @@ def _at_the_fit(
 def _misfits(scores: FloatArray, X: FloatArray, bags: Bags, groups: IntArray, G: int) -> FloatArray:
     """(G, C) sums of the scores (N, C) of rows over groups, divided by their standard errors.
 
-    What bags' scores for the coefficients explain of their scores for a group does not vary: the
-    fit has made the sum of the former zero. Where there are too many coefficients for that, only
-    the intercepts are taken away.
+    What bags' scores for the coefficients explain of their scores for a group is taken away: the
+    fit has made the sum of the former zero, but for the prior. Where there are too many
+    coefficients for that, only the intercepts are taken away.
     """
     B, C = len(bags), scores.shape[1]
     pairs, bag, group, pair = _pairs(bags, groups, G)
@@ -199,8 +200,11 @@ def _misfits(scores: FloatArray, X: FloatArray, bags: Bags, groups: IntArray, G:
             of_bags = np.zeros((B, n))
             of_bags[bag[own], group[own] - first] = parts[own, c]
             rest = of_bags - basis @ (basis.T @ of_bags)
-            spread = np.sqrt((rest**2).sum(axis=0) * B / max(B - basis.shape[1], 1))
-            found[first : first + n, c] = of_bags.sum(axis=0) / np.maximum(spread, 1e-9)
+            squares = (rest**2).sum(axis=0)
+            # Of a group that is a column of the model, nothing but rounding is left.
+            told = squares > _EXPLAINED * (of_bags**2).sum(axis=0)
+            spread = np.sqrt(np.where(told, squares, 1.0) * B / max(B - basis.shape[1], 1))
+            found[first : first + n, c] = np.where(told, rest.sum(axis=0) / spread, 0.0)
     return found
 
 

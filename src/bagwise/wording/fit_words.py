@@ -236,7 +236,7 @@ def _bag_effects(facts: FitFacts, word_option: WordOption) -> str:
 
 def _context(facts: FitFacts, word_option: WordOption) -> str:
     """What columns of bags are good for."""
-    if facts.context is None or facts.context.gain is None:
+    if facts.context is None or facts.context.gain is None or not facts.context.columns:
         return ""
     names, gain = _few(facts.context.columns), f"{facts.context.gain:+.4f} per row"
     if facts.context.helps:

@@ -42,7 +42,9 @@ def notes(found: Sequence[GroupShare]) -> list[str]:
         said.append(
             f"The bags say little about {_groups(untold)}: the share there rests on the prior."
         )
-    wrong = [s for s in found if s.is_contradicted]
+    labels = list(dict.fromkeys(s.label for s in found))
+    shown = labels[1:] if len(labels) == 2 else labels  # the other class is the mirror image
+    wrong = [s for s in found if s.is_contradicted and s.label in shown]
     for sign, direction in ((1, "more"), (-1, "fewer")):
         own = [s for s in wrong if (s.misfit or 0.0) * sign > 0]
         for label in dict.fromkeys(s.label for s in own):

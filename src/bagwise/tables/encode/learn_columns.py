@@ -25,6 +25,8 @@ class ColumnLearner:
         categorical: names of columns of numbers that are categories.
         ordered: names of columns of ordered categories, and these, the lowest first.
         limits: how many texts of a column are counted.
+        of_bags: names of columns that have one value in all rows of a bag: one that many rows share
+            is no code for a missing one, and none is cut.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class ColumnLearner:
         categorical: Iterable[str] = (),
         ordered: Ordered | None = None,
         limits: Limits = LIMITS,
+        of_bags: Iterable[str] = (),
     ) -> None:
         wanted, unwanted, categorical = list(features), set(exclude), set(categorical)
         ordered = ordered or {}
@@ -51,6 +54,7 @@ class ColumnLearner:
                     Option("features"),
                     ", or leave it out there.",
                 )
+        of_bags = set(of_bags)
         self.left_out: dict[str, LeftOut] = {}
         self._learners: dict[str, NumberLearner | CategoryLearner | OrderedLearner] = {}
         for name in wanted or schema.names:
@@ -72,7 +76,7 @@ class ColumnLearner:
                     name, name in wanted, name in categorical, limits
                 )
             else:
-                self._learners[name] = NumberLearner(name, kind, name in wanted)
+                self._learners[name] = NumberLearner(name, kind, name in wanted, name in of_bags)
 
     @property
     def names(self) -> list[str]:

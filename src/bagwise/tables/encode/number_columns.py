@@ -38,9 +38,9 @@ class NumberLearner:
     batch, and cells may be empty.
     """
 
-    def __init__(self, name: str, kind: Kind, wanted: bool) -> None:
+    def __init__(self, name: str, kind: Kind, wanted: bool, of_bags: bool = False) -> None:
         self.name, self.kind = name, kind
-        self.wanted = wanted
+        self.wanted, self.of_bags = wanted, of_bags
         self.numbering = None if wanted or kind != "numeric" else _Numbering()
         self.infinite: Counter[str] = Counter()
         self.sample = _Sample()
@@ -79,18 +79,21 @@ class NumberLearner:
         if unasked and looks_like_weights(self.name, self.sample.values()):
             whole = are_counts(self.sample.values())
             warnings.warn(column_words.survey_weights(self.name, whole), stacklevel=2)
-        return number_column(column, self.sample.values(), self.n)
+        return number_column(column, self.sample.values(), self.n, self.of_bags)
 
 
-def number_column(column: Column, sample: Floats, n: int) -> Column | LeftOut:
+def number_column(
+    column: Column, sample: Floats, n: int, of_bags: bool = False
+) -> Column | LeftOut:
     """A column with its limits, codes and log, or why it is left out; what is odd is a warning.
 
     Args:
         column: with mean and standard deviation of all `n` values.
         sample: of these, or all of them.
+        of_bags: whether all rows of a bag have the same one, so that none is odd.
     """
     if column.kind != "boolean" and len(sample) >= FEW:
-        far = far_values(sample)
+        far = Far(float(sample.min()), float(sample.max())) if of_bags else far_values(sample)
         if far.codes or far.cut:
             warnings.warn(_note(column, far, n / len(sample)), UserWarning, stacklevel=3)
         ordinary = sample[~np.isin(sample, far.codes)]

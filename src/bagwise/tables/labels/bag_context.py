@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.checks import Where, list_of, record, text, whole, wrong
@@ -58,9 +59,15 @@ class BagContext:
         """Of the columns."""
         return list(self.columns)
 
-    def used(self, names: Sequence[str]) -> BagContext:
-        """The same with these columns only."""
-        return replace(self, columns={n: x for n, x in self.columns.items() if n in names})
+    def used(self, names: Sequence[str], bags: Sequence[str]) -> BagContext:
+        """The same with these columns and bags only."""
+        there = set(map(plain_name, bags))
+        kept = [b for b, name in enumerate(self.bags) if plain_name(name) in there]
+        return BagContext(
+            self.key,
+            tuple(self.bags[b] for b in kept),
+            {name: x.take(pa.array(kept)) for name, x in self.columns.items() if name in names},
+        )
 
     @cached_property
     def _places(self) -> dict[str, int]:
@@ -129,6 +136,7 @@ class RowsWithContext(RowSource):
         schema = pa.schema([*source.schema, *fields])
         super().__init__(source.name, schema, source.rows, source.limits)
         self.files, self.folder_columns = source.files, source.folder_columns
+        self.bag_columns = self._added
 
     def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """All rows in order, of these columns (all if not given), in batches."""
@@ -153,6 +161,7 @@ def context_of(
     labels: Table,
     source: RowSource,
     key: Sequence[str],
+    classes: Sequence[str],
     weights: str | None = None,
 ) -> BagContext:
     """The columns of bags that a fit is asked to learn from.
@@ -163,9 +172,20 @@ def context_of(
         labels: the label file.
         source: the rows.
         key: columns that name bags.
+        classes: names of the classes.
         weights: the column that says how many identical rows each row stands for.
     """
+    context = list(dict.fromkeys(context))
     for name in context:
+        if name in classes:
+            raise InputError(
+                Option("context"),
+                f" names {name!r}, a class: its counts are what is to be learned. Leave it out.",
+            )
+        if name in source.schema.names and name in key:
+            raise InputError(
+                Option("context"), f" names {name!r}, which names the bags; leave it out."
+            )
         if name in source.schema.names:
             raise InputError(
                 Option("context"),
@@ -173,9 +193,14 @@ def context_of(
                 Option("context", f"mean({name})"),
                 ".",
             )
-    means = {found[1]: name for name in context if (found := _MEAN.fullmatch(name))}
+    means = list(dict.fromkeys(x[1].strip() for name in context if (x := _MEAN.fullmatch(name))))
+    if named := [name for name in means if name in key]:
+        raise InputError(
+            Option("context"),
+            f" names mean({named[0]}), but {named[0]!r} names the bags; leave it out.",
+        )
     source.require([*key, *means])
-    of_rows, bags = _means(source, list(key), list(means), weights)
+    of_rows, bags = _means(source, list(key), means, weights)
     of_labels = _of_label_file(labels, list(key), label_columns(context), bags)
     return BagContext(tuple(key), tuple(bags), of_labels | of_rows)
 
@@ -192,8 +217,12 @@ def _of_label_file(
     ids = [plain_name(name or "") for name in bag_ids(table, key).to_pylist()]
     found = {}
     for name in names:
-        column = inferred(table.column(name)) if is_text(table.schema.field(name).type) else None
-        column = (column or table.column(name)).combine_chunks()
+        column = table.column(name)
+        if pa.types.is_dictionary(column.type):
+            column = pa.chunked_array([category_texts(column.combine_chunks())])
+        if is_text(column.type):
+            column = inferred(column)
+        column = column.combine_chunks()
         by_bag: dict[str, int] = {}
         values = column.to_pylist()
         for row, bag in enumerate(ids):
@@ -201,11 +230,13 @@ def _of_label_file(
             if values[first] != values[row]:
                 raise InputError(
                     f"the column {name!r} of {source.name} has {values[first]!r} and "
-                    f"{values[row]!r} for bag {bag!r}; a column of ",
+                    f"{values[row]!r} for bag {bag!r} (None: no value); a column of ",
                     Option("context"),
                     " has one value for each bag.",
                 )
-        places = pa.array([by_bag.get(plain_name(bag)) for bag in bags], pa.int64())
+        # Rows of bags without labels are left out later; until then they have an ordinary value.
+        ordinary = pc.sort_indices(column)[(len(column) - column.null_count) // 2].as_py()
+        places = pa.array([by_bag.get(plain_name(bag), ordinary) for bag in bags], pa.int64())
         found[name] = column.take(places)
     return found
 

@@ -192,7 +192,13 @@ def match_rows(
     if columns is None:
         unused = [*key, *own, *exclude]
         learner = ColumnLearner(
-            source.schema, features, unused, categorical, ordered, source.limits
+            source.schema,
+            features,
+            unused,
+            categorical,
+            ordered,
+            source.limits,
+            source.bag_columns,
         )
     else:
         source.require(columns.names)

@@ -25,6 +25,7 @@ from bagwise.tables.model.table_facts import (
 
 Verdict = Literal["learned", "chance", "nothing"]
 
+ROUNDING = 1e-9  # of log-likelihoods per row
 FEW_BAGS = 30
 IDLE = 0.05  # bag effects that change log-odds by less do nothing
 FEW_ROWS = 10
@@ -300,9 +301,10 @@ class FitFacts:
         gain is above 0), perhaps by chance, or not at all, which is also the verdict of a model
         that had to be pulled toward them.
         """
-        if self.held_out.gain_interval[0] > 0:
+        if self.held_out.gain_interval[0] > ROUNDING:
             return "learned"
-        return "chance" if self.held_out.gain > 0 and self.settings.trust == 1 else "nothing"
+        is_closer = self.held_out.gain > ROUNDING and self.settings.trust == 1
+        return "chance" if is_closer else "nothing"
 
     @property
     def is_overconfident(self) -> bool:

@@ -47,6 +47,8 @@ def spooled(paths: Iterable[str], stream: IO[bytes]) -> Iterator[list[str]]:
 def columns_of(value: str | Iterable[str] | None) -> list[str]:
     """Column names from a list, or from text with commas between, quoted where they have commas.
 
+    A name that is given twice counts once.
+
     >>> columns_of("state, county")
     ['state', 'county']
     >>> columns_of('"height, cm",weight')
@@ -55,9 +57,9 @@ def columns_of(value: str | Iterable[str] | None) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, str):
-        return list(value)
+        return list(dict.fromkeys(value))
     (parts,) = csv.reader([value], skipinitialspace=True) if value.strip() else ([],)
-    return [part.strip() for part in parts if part.strip()]
+    return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
 def paths_of(paths: Paths) -> list[Path]:

@@ -21,10 +21,12 @@ class RowSource(ABC):
         rows: how many there are, or None where only reading them would tell.
         files: that were read; none of a frame.
         folder_columns: names of columns that stand in the names of folders.
+        bag_columns: names of columns that have one value in all rows of a bag.
     """
 
     files: Sequence[Path] = ()
     folder_columns: Sequence[str] = ()
+    bag_columns: Sequence[str] = ()
 
     def __init__(
         self, name: str, schema: pa.Schema, rows: int | None, limits: Limits = LIMITS

@@ -75,7 +75,12 @@ def rows_in_memory(
     context = None
     if asked.context:
         context = context_of(
-            asked.context, asked.label_file, source, list(labels[0].key), asked.weights
+            asked.context,
+            asked.label_file,
+            source,
+            list(labels[0].key),
+            labels[0].classes,
+            asked.weights,
         )
         source = RowsWithContext(source, context)
     own = context.names if context is not None and asked.features else []
@@ -92,7 +97,7 @@ def rows_in_memory(
         progress=progress,
     )
     if context is not None:
-        rows = replace(rows, context=context.used(rows.columns.names))
+        rows = replace(rows, context=context.used(rows.columns.names, rows.targets.ids.tolist()))
     rows = without_absent_classes(rows, labels[0].source)
     targets, given = rows.targets, rows.columns
 

@@ -127,6 +127,7 @@ def estimate_shares(
             Option("by"),
             " has the name of a column of the answer; rename it.",
         )
+    by = list(dict.fromkeys(by))
     key = bag if counts is None else counts.key
     source = model.with_context(open_rows(data, as_text=list(by)), key)
     source.require([*by, *model.columns.names])
@@ -166,6 +167,8 @@ def estimate_shares(
     wrong = np.zeros(shares.shape, dtype=np.bool_)
     if misfits is not None:
         wrong = contradicted(misfits, rows)
+        if bounds is not None:
+            wrong &= bounds[..., 0] < bounds[..., 1]
     return [
         GroupShare(
             group=names[g],

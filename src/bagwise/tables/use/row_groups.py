@@ -29,7 +29,7 @@ def row_groups(
     parts = []
     for batch in source.batches(list(by)):
         texts = [_texts(batch, name).to_pylist() for name in by]
-        named = ([MISSING if x is None else x for x in column] for column in texts)
+        named = ([x or MISSING for x in column] for column in texts)
         values = list(zip(*named, strict=True))
         parts.append([numbers.setdefault(value, len(numbers)) for value in values])
     if not numbers:
