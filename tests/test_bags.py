@@ -243,7 +243,7 @@ def test_copies_are_equal_and_nobody_can_write_to_them(bags: Bags, copied: Any) 
     labels, expected = tensors_of(found).labels, tensors_of(bags).labels
     assert (labels is None) == (expected is None)
     assert labels is None or torch.equal(labels, expected)
-    for array in (found.sizes, found.least):
+    for array in (found.sizes, found.min_counts):
         assert not array.flags.writeable, "kernels are compiled for arrays that are read alone"
 
 

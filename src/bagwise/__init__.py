@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         Laplace,
         PrivacyBudget,
     )
-    from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
+    from bagwise.data import BagBatchSampler, BagData, BagDataset, collate_bags
     from bagwise.data.stored_bags import stored_bags
     from bagwise.ecological import EcologicalTable, ecological_table
     from bagwise.errors import BagwiseError, BagwiseWarning, InputError
@@ -76,7 +76,7 @@ __all__ = [
     "bag_scorer",
     "cc_loss",
     "cc_squared_loss",
-    "collate",
+    "collate_bags",
     "disclosure",
     "dllp_loss",
     "ecological_table",
@@ -109,7 +109,7 @@ _ROOMS = {
         "PrivacyBudget",
     ),
     "ecological": ("EcologicalTable", "ecological_table"),
-    "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
+    "data": ("BagBatchSampler", "BagData", "BagDataset", "collate_bags"),
     "data.stored_bags": ("stored_bags",),
     "errors": ("BagwiseError", "BagwiseWarning", "InputError"),
     "estimator": ("BagKFold", "LLPClassifier", "bag_scorer"),

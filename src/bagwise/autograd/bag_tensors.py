@@ -61,7 +61,7 @@ def _keep_tensors(bags: Bags) -> None:
     sizes, weights, totals = _shared(bags.sizes), None, None
     if bags.weights is not None:
         weights, totals = _shared(bags.weights), _shared(bags.totals)
-    low = _shared(bags.least)
+    low = _shared(bags.min_counts)
     bags.tensors = BagTensors(
         sizes, low, packed, labels, weights, sizes if totals is None else totals
     )
@@ -95,7 +95,7 @@ def expected_counts(bags: Bags) -> torch.Tensor:
 
 
 def most(bags: Bags) -> torch.Tensor:
-    """`Bags.most`."""
+    """`Bags.max_counts`."""
     low, packed = tensors_of(bags).low, tensors_of(bags).packed
     if packed is None:
         return low

@@ -109,31 +109,31 @@ class Constructors(BagArrays):
     @classmethod
     def from_ranges(
         cls,
-        low: ArrayLike,
-        high: ArrayLike,
+        min_counts: ArrayLike,
+        max_counts: ArrayLike,
         sizes: ArrayLike,
         weights: ArrayLike | None = None,
     ) -> Self:
         """Bags of whose counts bounds are known, as where small cells are suppressed.
 
         Args:
-            low: (B, C) the least count of each label; NaN for none but 0.
-            high: (B, C) the largest count; NaN for none but the size.
+            min_counts: (B, C) the least count of each label; NaN for none but 0.
+            max_counts: (B, C) the largest count; NaN for none but the size.
             sizes: (B,) instances per bag.
 
         >>> from bagwise import Bags
-        >>> bags = Bags.from_ranges(low=[[1, 0, 0]], high=[[4, 4, 20]], sizes=[20])
-        >>> bags.potentials.low, bags.potentials.high      # with what the other classes leave
+        >>> bags = Bags.from_ranges([[1, 0, 0]], [[4, 4, 20]], sizes=[20])
+        >>> bags.min_counts, bags.max_counts      # with what the other classes leave
         (array([[ 1,  0, 12]]), array([[ 4,  4, 19]]))
         """
         sizes_ = bag_sizes(sizes)
         bounds = []
-        for bound, name in ((low, "low"), (high, "high")):
+        for bound, name in ((min_counts, "min_counts"), (max_counts, "max_counts")):
             bounds.append(bag_table(bound, sizes_, name, gaps=True))
             refuse_fractions(bounds[-1], name)
         if bounds[0].shape != bounds[1].shape:
             raise InputError(
-                f"low has shape {bounds[0].shape} and high {bounds[1].shape}; "
+                f"min_counts has shape {bounds[0].shape} and max_counts {bounds[1].shape}; "
                 "both need a row for each bag and a column for each class."
             )
         weights_ = row_weights(weights, sizes_)
@@ -197,7 +197,7 @@ class Constructors(BagArrays):
 
         >>> from bagwise import Bags
         >>> bags = Bags.from_proportions([[.33, .67]], sizes=[300], decimals=2)
-        >>> bags.potentials.low, bags.potentials.high
+        >>> bags.min_counts, bags.max_counts
         (array([[ 98, 200]]), array([[100, 202]]))
         >>> Bags.from_proportions([[.25, .75]], sizes=[4]).counts
         array([[1, 3]])

@@ -2,6 +2,6 @@
 
 from bagwise.data.bag_data import BagData, SharedRows
 from bagwise.data.inputs import Inputs
-from bagwise.data.loading import BagBatchSampler, BagDataset, collate
+from bagwise.data.loading import BagBatchSampler, BagDataset, collate_bags
 
-__all__ = ["BagBatchSampler", "BagData", "BagDataset", "Inputs", "SharedRows", "collate"]
+__all__ = ["BagBatchSampler", "BagData", "BagDataset", "Inputs", "SharedRows", "collate_bags"]

@@ -41,7 +41,7 @@ class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor | Bags]]):
 
     def __getitem__(self, bag: int) -> tuple[torch.Tensor, torch.Tensor | Bags]:
         bags = self.data.bags
-        bag = index(bag)  # no slice, no list: what belongs together is for `collate`
+        bag = index(bag)  # no slice, no list: what belongs together is for `collate_bags`
         if not -len(bags) <= bag < len(bags):
             raise IndexError(f"there is no bag {bag} among {len(bags)}")
         start, size = int(bags.offsets[:-1][bag]), int(bags.sizes[bag])
@@ -53,7 +53,7 @@ class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor | Bags]]):
         return inputs, torch.from_numpy(bags.counts[bag].copy())
 
 
-def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
+def collate_bags(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
     """Put bags together: items (instances (K, ...), counts (C,)) become (inputs (N, ...), `Bags`).
 
     In place of counts an item may have a `Bags` of one bag, for what is known otherwise.
@@ -62,7 +62,7 @@ def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
     own. What it yields is what a loss takes: `cc_loss(model(inputs), bags)`.
 
     >>> bag, other = (torch.zeros(3, 4), [2, 1]), (torch.ones(2, 4), [0, 2])
-    >>> inputs, bags = collate([bag, other])
+    >>> inputs, bags = collate_bags([bag, other])
     >>> inputs.shape, bags
     (torch.Size([5, 4]), Bags(2 bags, 5 instances, 2 classes, sizes 2 to 3))
     """
@@ -117,7 +117,7 @@ class BagBatchSampler(Sampler[list[int]]):
     `set_epoch` announced. It can differ between epochs if bags differ in size.
 
     Args:
-        instances: a batch holds at most so many instances; a larger bag is a batch of its own.
+        max_instances: a batch holds at most so many instances; a larger bag is a batch of its own.
         min_bags: but at least so many bags, as batch normalization needs several.
         shuffle: or in their own order.
         rank: which worker this is; that of `torch.distributed` if not given, 0 without it.
@@ -125,9 +125,9 @@ class BagBatchSampler(Sampler[list[int]]):
             else divides the batches among workers.
 
     >>> bags = Bags([3, 2, 2, 9, 1], [[3], [2], [2], [9], [1]])
-    >>> list(BagBatchSampler(bags, instances=5, shuffle=False))
+    >>> list(BagBatchSampler(bags, max_instances=5, shuffle=False))
     [[0, 1], [2], [3], [4]]
-    >>> sampler = BagBatchSampler(bags, instances=5, seed=1)
+    >>> sampler = BagBatchSampler(bags, max_instances=5, seed=1)
     >>> first = list(sampler)
     >>> list(sampler) == first
     False
@@ -139,7 +139,7 @@ class BagBatchSampler(Sampler[list[int]]):
     def __init__(
         self,
         bags: Bags,
-        instances: int = 256,
+        max_instances: int = 256,
         *,
         min_bags: int = 1,
         shuffle: bool = True,
@@ -147,7 +147,7 @@ class BagBatchSampler(Sampler[list[int]]):
         rank: int | None = None,
         replicas: int | None = None,
     ) -> None:
-        _COUNT(instances, "instances")
+        _COUNT(max_instances, "max_instances")
         _COUNT(min_bags, "min_bags")
         whole(0, 2**62)(seed, "seed")
         if replicas is not None:
@@ -155,7 +155,7 @@ class BagBatchSampler(Sampler[list[int]]):
         if rank is not None:
             _check_rank(rank, 2**53 if replicas is None else replicas)
         self.bags = bags
-        self.instances = instances
+        self.max_instances = max_instances
         self.min_bags = min_bags
         self.shuffle = shuffle
         self.seed = seed
@@ -196,7 +196,7 @@ class BagBatchSampler(Sampler[list[int]]):
                 mixed = np.random.SeedSequence([self.seed, self.epoch]).generate_state(1).item()
                 generator = torch.Generator().manual_seed(mixed)
                 order = torch.randperm(len(self.bags), generator=generator)
-            batches = self.bags.batches(self.instances, order, self.min_bags)
+            batches = self.bags.batches(self.max_instances, order, self.min_bags)
             self._packed = self.epoch, list(batches)
         return self._packed[1]
 

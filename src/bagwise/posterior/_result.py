@@ -105,7 +105,7 @@ def windows_of(bags: Bags) -> tuple[IntArray, FloatArray]:
     """Where the windows of possible counts begin, and the logarithms of their potentials; a sharp
     count is a window of one.
     """
-    known = bags.potentials or of_counts(bags.least, bags.totals)
+    known = bags.potentials or of_counts(bags.min_counts, bags.totals)
     for array in (known.begins, known.log_f):
         array.setflags(write=False)  # as those of bags are: a kernel is compiled for one kind
     return known.begins, known.log_f
@@ -124,11 +124,11 @@ def _refuse_impossible(log_p: FloatArray, bags: Bags) -> None:
     possible = np.ones(len(bags), dtype=np.bool_)
     begins, log_f = windows_of(bags)
     flat = np.zeros(len(log_f))  # whether counts within the windows can be reached
-    _find_possible(log_p, bags.offsets, bags.copies, bags.least, begins, flat, possible)
+    _find_possible(log_p, bags.offsets, bags.copies, bags.min_counts, begins, flat, possible)
     if not possible.all():
         bag, n_bags = int(np.argmin(possible)), int((~possible).sum())
         others = f" ({n_bags} bags in all)" if n_bags > 1 else ""
-        least, most = bags.least[bag].tolist(), bags.most[bag].tolist()
+        least, most = bags.min_counts[bag].tolist(), bags.max_counts[bag].tolist()
         counts = f"{least}" if least == most else f"from {least} to {most}"
         raise InputError(
             f"no labeling of bag {bag}{others} has its counts {counts}: too "
