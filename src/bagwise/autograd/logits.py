@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import MutableMapping
 from typing import Any
 
 import torch
 from torch.nn.functional import log_softmax
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from bagwise.autograd.bag_tensors import bag_of_row
 from bagwise.autograd.operator import is_traced
@@ -17,6 +19,9 @@ from bagwise.errors import InputError, InputTypeError
 from bagwise.posterior._result import check_shapes
 
 _MOST_NODES = 10_000  # of a graph that is searched for batch normalization
+_NEAR = 16  # nodes next to the logits, among which a parameter tells one model from another
+_one_bag_batches: MutableMapping[torch.Tensor, int] = WeakTensorKeyDictionary()
+"""Of a model, by such a parameter: how many batches of one bag there were so far."""
 
 
 def log_probs(logits: torch.Tensor) -> torch.Tensor:
@@ -69,6 +74,7 @@ def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
         isinstance(bags, Bags)
         and len(bags) == 1
         and not torch.compiler.is_compiling()
+        and _is_looked_at(logits)
         and _normalized_by_batch(logits)
     ):
         warnings.warn(
@@ -87,6 +93,23 @@ def check_stored(stored_log_probs: object, bags: Bags | Groupings) -> None:
         kind = type(stored_log_probs).__name__
         raise InputTypeError(f"stored_log_probs is a {kind}; a torch.Tensor is expected.")
     check_shapes(stored_log_probs, bags, "stored_log_probs")
+
+
+def _is_looked_at(logits: torch.Tensor) -> bool:
+    """Whether to search behind these logits of one bag: of a model's batches of one bag that is
+    done with the 1st, 2nd, 4th, 8th, ..., as it takes longer than the loss if the model is deep.
+    """
+    waiting = [logits.grad_fn]
+    for place in range(_NEAR):
+        if place == len(waiting):
+            break
+        node = waiting[place]
+        parameter = getattr(node, "variable", None)
+        if parameter is not None:
+            n = _one_bag_batches[parameter] = _one_bag_batches.get(parameter, 0) + 1
+            return n & (n - 1) == 0
+        waiting += [following for following, _ in getattr(node, "next_functions", ())]
+    return True
 
 
 def _normalized_by_batch(logits: torch.Tensor) -> bool:

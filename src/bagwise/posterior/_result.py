@@ -30,7 +30,8 @@ class Posterior(NamedTuple, Generic[Values]):
         bound: (B,) what is proved of each bag's answer, but for rounding: P(S|X) is no smaller than
             the value found and at most 1 + bound times as large, and the weights of its instances
             are off by at most 2 bound in L1 distance. 0 where all labelings were counted, inf where
-            nothing is proved. None of engines that do not say.
+            nothing is proved. None of engines that do not say. As a tensor it is on the CPU, in
+            double precision, wherever the others are: training does not use it.
         asked: the engine that was asked for.
 
     >>> from bagwise import Bags, bag_posterior
