@@ -181,7 +181,7 @@ def test_bags_of_different_kinds_are_not_put_together() -> None:
         collate_bags([(torch.zeros(2, 4), [1, 1]), (torch.zeros(1, 4), [0, 0, 1])])
     with pytest.raises(ValueError, match=r"item 1 has instances of shape \(5,\) and item 0 \(4,\)"):
         collate_bags([(torch.zeros(2, 4), [1, 1]), (torch.zeros(1, 5), [0, 1])])
-    with pytest.raises(TypeError, match="the instances of a bag are a dict"):
+    with pytest.raises(TypeError, match="the instances of a bag are a dict; give one dictionary"):
         collate_bags([({"image": torch.zeros(2, 4)}, [1, 1])])
     with pytest.raises(TypeError):
         BagDataset(INPUTS, DATA.bags)[0:2]  # type: ignore[index]

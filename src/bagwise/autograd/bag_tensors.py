@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from bagwise.bags import Bags
+from bagwise.bags.bags import bags_of_bytes
 
 
 class BagTensors(NamedTuple):
@@ -68,6 +69,7 @@ def _keep_tensors(bags: Bags) -> None:
 
 
 Bags.when_made.append(_keep_tensors)
+torch.serialization.add_safe_globals([bags_of_bytes])  # torch.load makes bags of files of tensors
 # Compilers are not to follow, array by array, how bags are made within a step.
 Bags._set = torch.compiler.disable(Bags._set)  # type: ignore[method-assign, no-untyped-call]
 

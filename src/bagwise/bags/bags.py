@@ -24,6 +24,7 @@ from bagwise.bags.arrays import (
 )
 from bagwise.bags.batching import batches_of
 from bagwise.bags.constructors import Constructors
+from bagwise.bags.pickled import refuse_damaged, to_bytes, whole_numbers_of
 from bagwise.bags.potentials import join, of_counts
 from bagwise.bags.row_labels import others_impossible, refuse_wrong_labels
 from bagwise.bags.sub_bags import known_of_part
@@ -147,7 +148,8 @@ class Bags(Constructors):
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies have arrays like these, read-only: for others, kernels are compiled anew."""
         packed = None if self.potentials is None else self.potentials.packed()
-        return _copied, (self.sizes, self.min_counts, packed, self.row_labels, self.weights)
+        arrays = (self.sizes, self.min_counts, packed, self.row_labels, self.weights)
+        return bags_of_bytes, tuple(map(to_bytes, arrays))
 
     def written_out(self) -> Bags:
         """The same bags with every row as often as its weight says, in place: `np.repeat(rows,
@@ -277,14 +279,17 @@ class Bags(Constructors):
         return index_
 
 
-def _copied(
-    sizes: IntArray,
-    low: IntArray,
-    packed: FloatArray | None,
-    labels: IntArray | None,
-    weights: IntArray | None = None,
+def bags_of_bytes(
+    sizes: bytes,
+    low: bytes,
+    packed: bytes | None,
+    labels: bytes | None,
+    weights: bytes | None,
 ) -> Bags:
     """Bags from what a copy or a pickled file of them holds."""
-    weights = None if weights is None else weights.copy()
-    bags = Bags.of_packed(sizes.copy(), low.copy(), packed, weights)
-    return bags if labels is None else bags._labeled(labels.copy())
+    sizes_, low_ = whole_numbers_of(sizes), whole_numbers_of(low)
+    packed_ = None if packed is None else np.frombuffer(packed, "<f8").astype(np.float64)
+    labels_, weights_ = (None if x is None else whole_numbers_of(x) for x in (labels, weights))
+    refuse_damaged(sizes_, low_, packed_, labels_, weights_)
+    bags = Bags.of_packed(sizes_, low_.reshape(len(sizes_), -1), packed_, weights_)
+    return bags if labels_ is None else bags._labeled(labels_)
