@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from bagwise.labels.label_spec import Rounded
     from bagwise.logistic import BagLogisticRegression
     from bagwise.losses import (
+        CCLoss,
+        CCSquaredLoss,
+        DLLPLoss,
+        LLPFCLoss,
+        OTLoss,
+        PLLCCLoss,
+        PLLLoss,
+        PVCLoss,
+        RCLoss,
+        ViewLoss,
         cc_loss,
         cc_squared_loss,
         dllp_loss,
@@ -57,6 +67,9 @@ __all__ = [
     "Bags",
     "BagwiseError",
     "BagwiseWarning",
+    "CCLoss",
+    "CCSquaredLoss",
+    "DLLPLoss",
     "Disclosure",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -66,12 +79,19 @@ __all__ = [
     "InputError",
     "JointPosterior",
     "LLPClassifier",
+    "LLPFCLoss",
     "Laplace",
+    "OTLoss",
+    "PLLCCLoss",
+    "PLLLoss",
+    "PVCLoss",
     "Posterior",
     "PrivacyBudget",
+    "RCLoss",
     "Rounded",
     "TableModel",
     "TrainingOptions",
+    "ViewLoss",
     "bag_posterior",
     "bag_scorer",
     "cc_loss",
@@ -116,6 +136,16 @@ _ROOMS = {
     "labels.label_spec": ("Rounded",),
     "logistic": ("BagLogisticRegression",),
     "losses": (
+        "CCLoss",
+        "CCSquaredLoss",
+        "DLLPLoss",
+        "LLPFCLoss",
+        "OTLoss",
+        "PLLCCLoss",
+        "PLLLoss",
+        "PVCLoss",
+        "RCLoss",
+        "ViewLoss",
         "cc_loss",
         "cc_squared_loss",
         "dllp_loss",
@@ -151,4 +181,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]
