@@ -31,7 +31,7 @@ class BagBatchSampler(Sampler[list[int]]):
     `set_epoch` announced. It can differ between epochs if bags differ in size.
 
     `state_dict` says which batches are left of an epoch. A sampler of the same bags and options
-    that loads it yields these first, also with another number of workers; its `epoch` is theirs.
+    that loads it yields these first, also with another number of workers, then the next epoch's.
 
     Args:
         max_instances: a batch holds at most so many instances; a larger bag is a batch of its own.
