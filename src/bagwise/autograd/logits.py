@@ -20,8 +20,8 @@ from bagwise.posterior._result import check_shapes
 
 _MOST_NODES = 10_000  # of a graph that is searched for batch normalization
 _NEAR = 16  # nodes next to the logits, among which a parameter tells one model from another
-_one_bag_batches: MutableMapping[torch.Tensor, int] = WeakTensorKeyDictionary()
-"""Of a model, by such a parameter: how many batches of one bag there were so far."""
+_searched_in_vain: MutableMapping[torch.Tensor, int] = WeakTensorKeyDictionary()
+"""Of a model, by such a parameter: how many batches of one bag since one was normalized so."""
 
 
 def log_probs(logits: torch.Tensor) -> torch.Tensor:
@@ -74,8 +74,7 @@ def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
         isinstance(bags, Bags)
         and len(bags) == 1
         and not torch.compiler.is_compiling()
-        and _is_looked_at(logits)
-        and _normalized_by_batch(logits)
+        and _is_found_normalized(logits)
     ):
         warnings.warn(
             f"this batch is a single bag (of {bags.n_instances} instances), and the model "
@@ -95,21 +94,32 @@ def check_stored(stored_log_probs: object, bags: Bags | Groupings) -> None:
     check_shapes(stored_log_probs, bags, "stored_log_probs")
 
 
-def _is_looked_at(logits: torch.Tensor) -> bool:
-    """Whether to search behind these logits of one bag: of a model's batches of one bag that is
-    done with the 1st, 2nd, 4th, 8th, ..., as it takes longer than the loss if the model is deep.
+def _is_found_normalized(logits: torch.Tensor) -> bool:
+    """Whether a batch normalization is found behind these logits of one bag.
+
+    To search takes longer than the loss if the model is deep. So, where nothing is found, only the
+    1st, 2nd, 4th, 8th, ... batch of one bag of a model is searched.
     """
+    parameter = _parameter_near(logits)
+    n = 1 if parameter is None else 1 + _searched_in_vain.get(parameter, 0)
+    found = n & (n - 1) == 0 and _normalized_by_batch(logits)
+    if parameter is not None:
+        _searched_in_vain[parameter] = 0 if found else n
+    return found
+
+
+def _parameter_near(logits: torch.Tensor) -> torch.Tensor | None:
+    """A parameter of the model that is among the nodes next to its logits."""
     waiting = [logits.grad_fn]
     for place in range(_NEAR):
         if place == len(waiting):
             break
-        node = waiting[place]
-        parameter = getattr(node, "variable", None)
+        parameter: torch.Tensor | None = getattr(waiting[place], "variable", None)
         if parameter is not None:
-            n = _one_bag_batches[parameter] = _one_bag_batches.get(parameter, 0) + 1
-            return n & (n - 1) == 0
-        waiting += [following for following, _ in getattr(node, "next_functions", ())]
-    return True
+            return parameter
+        following = getattr(waiting[place], "next_functions", ())
+        waiting += [node for node, _ in following]
+    return None
 
 
 def _normalized_by_batch(logits: torch.Tensor) -> bool:
