@@ -123,7 +123,7 @@ def enumerated(log_p: np.ndarray, groupings: Groupings) -> np.ndarray:
     for g in groupings:  # those that exact counts rule out first
         for b, c in itertools.product(np.flatnonzero(g.bags.is_sharp), range(log_p.shape[1])):
             inside = labels[:, g.bag_of_row[of_instance] == b]
-            labels = labels[(inside == c).sum(axis=1) == g.bags.least[b, c]]
+            labels = labels[(inside == c).sum(axis=1) == g.bags.min_counts[b, c]]
     scores = log_p[of_instance, labels].sum(axis=1)
     for g in groupings:
         for b, c in itertools.product(np.flatnonzero(~g.bags.is_sharp), range(log_p.shape[1])):
@@ -131,7 +131,7 @@ def enumerated(log_p: np.ndarray, groupings: Groupings) -> np.ndarray:
             assert g.bags.potentials is not None
             begin, end = g.bags.potentials.begins[b * log_p.shape[1] + c :][:2]
             log_f = np.full(m.max() + 1 + end, -np.inf)
-            low = g.bags.least[b, c]
+            low = g.bags.min_counts[b, c]
             log_f[low : low + end - begin] = g.bags.potentials.log_f[begin:end]
             scores = scores + log_f[m]
     share = np.exp(scores - logsumexp(scores))

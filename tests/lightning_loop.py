@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
 from torch.utils.data import DataLoader
 
-from bagwise import BagBatchSampler, BagDataset, Bags, cc_loss, collate
+from bagwise import BagBatchSampler, BagDataset, Bags, cc_loss, collate_bags
 
 SIZES = [1, 4, 2, 5, 3, 2, 6, 1, 2, 4, 3, 5]
 BAGS = Bags.from_labels(torch.arange(sum(SIZES)) % 3, SIZES)
@@ -41,14 +41,14 @@ class Module(lightning.LightningModule):
         self.network = network()
         self.seen: list[dict[str, Any]] = []
         # In the constructor: there is no process group yet.
-        self.sampler = BagBatchSampler(BAGS, instances=8, seed=3)
+        self.sampler = BagBatchSampler(BAGS, max_instances=8, seed=3)
         self.workers = workers
 
     def train_dataloader(self) -> Any:
         return DataLoader(
             BagDataset(inputs(), BAGS),
             batch_sampler=self.sampler,
-            collate_fn=collate,
+            collate_fn=collate_bags,
             num_workers=self.workers,
             persistent_workers=self.workers > 0,
         )

@@ -103,7 +103,7 @@ def enumerate_groupings(log_probs: Floats, groupings: Groupings) -> tuple[float,
                 if bags.potentials is not None:
                     begins = bags.potentials.begins[b * C + c : b * C + c + 2]
                     window = bags.potentials.log_f[begins[0] : begins[1]]
-                place = (inside == c).sum(axis=1) - bags.least[b, c]
+                place = (inside == c).sum(axis=1) - bags.min_counts[b, c]
                 possible = (place >= 0) & (place < len(window))
                 scores = scores + np.where(
                     possible, window[np.clip(place, 0, len(window) - 1)], -np.inf

@@ -100,7 +100,7 @@ def test_bags_older_than_the_bridge_get_the_same_tensors(kind: str) -> None:
         assert (found is None) == (expected is None)
         assert found is None or torch.equal(found, expected)
     np.testing.assert_array_equal(expected_counts(old), old.expected_counts)
-    np.testing.assert_array_equal(most(old), old.most)
+    np.testing.assert_array_equal(most(old), old.max_counts)
 
 
 def test_threads_are_those_of_pytorch_or_those_that_are_asked_for(

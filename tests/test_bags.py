@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 import warnings
 from typing import Any
@@ -12,8 +13,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bagwise import Bags, bag_posterior
+from bagwise import Bags, Laplace, bag_posterior
 from bagwise.autograd.bag_tensors import tensors_of
+from bagwise.errors import DamagedError
 
 
 @pytest.mark.parametrize("kind", [list, np.asarray, torch.tensor, np.float32, torch.FloatTensor])
@@ -231,10 +233,17 @@ def test_expected_counts_know_the_known_labels() -> None:
         Bags([4, 1], [[1, 3], [1, 0]]),
         Bags([4], [[1, 3]]).with_labels([0, -1, -1, -1]),
         Bags.from_ranges([[6, 0]], [[8, 10]], [10]).with_labels([0] * 5 + [-1] * 5),
+        Bags.from_noisy_counts([[2.5, 9.1], [0.3, np.nan]], [2, 1], Laplace(2), weights=[7, 4, 2]),
     ],
 )
 @pytest.mark.parametrize(
-    "copied", [copy.copy, copy.deepcopy, lambda bags: pickle.loads(pickle.dumps(bags))]
+    "copied",
+    [
+        copy.copy,
+        copy.deepcopy,
+        lambda bags: pickle.loads(pickle.dumps(bags)),
+        lambda bags: reloaded(bags),
+    ],
 )
 def test_copies_are_equal_and_nobody_can_write_to_them(bags: Bags, copied: Any) -> None:
     found = copied(bags)
@@ -243,8 +252,41 @@ def test_copies_are_equal_and_nobody_can_write_to_them(bags: Bags, copied: Any) 
     labels, expected = tensors_of(found).labels, tensors_of(bags).labels
     assert (labels is None) == (expected is None)
     assert labels is None or torch.equal(labels, expected)
-    for array in (found.sizes, found.least):
+    for array in (found.sizes, found.min_counts):
         assert not array.flags.writeable, "kernels are compiled for arrays that are read alone"
+
+
+def reloaded(bags: Bags) -> Bags:
+    """Saved and loaded by PyTorch, which then takes no code from the file."""
+    file = io.BytesIO()
+    torch.save({"bags": bags}, file)
+    file.seek(0)
+    found: Bags = torch.load(file, weights_only=True)["bags"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("place", "instead"),
+    [
+        (0, [4, 0]),
+        (0, [4, 2**60]),
+        (1, [1, 3, 1]),
+        (1, [1, 4, 1, 0]),
+        (1, [-1, 5, 1, 0]),
+        (2, [1.0, 3.0, 1.0, 0.0, 0.0, 9.0, 2.0, 3.0, 4.0, 0.0, 0.0, 0.0, 0.0]),
+        (3, [0, 2, -1, -1, -1]),
+        (3, [0]),
+        (4, [1, 1, 1, 1, 0]),
+        (4, [1, 1]),
+    ],
+)
+def test_damaged_bags_are_not_loaded(place: int, instead: list[float]) -> None:
+    make, arrays = Bags([4, 1], [[1, 3], [1, 0]]).__reduce__()
+    assert make(*arrays) == Bags([4, 1], [[1, 3], [1, 0]])
+    damaged = list(arrays)
+    damaged[place] = np.array(instead).tobytes()
+    with pytest.raises(DamagedError, match="not as they were saved; save them again"):
+        make(*damaged)
 
 
 def test_counts_may_have_gaps_as_other_libraries_write_them() -> None:

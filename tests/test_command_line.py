@@ -46,7 +46,7 @@ def test_every_public_name_is_found_when_it_is_first_used() -> None:
     code = """
 import sys, bagwise
 assert "torch" not in sys.modules
-assert set(bagwise.__all__) <= set(dir(bagwise))
+assert dir(bagwise) == sorted([*bagwise.__all__, "__version__"])
 for name in bagwise.__all__:
     assert getattr(bagwise, name).__name__ == name, name
 from bagwise import *

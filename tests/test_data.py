@@ -24,7 +24,7 @@ from bagwise import (
     LLPClassifier,
     TrainingOptions,
     cc_loss,
-    collate,
+    collate_bags,
     train,
 )
 from bagwise.data.inputs import sample, take
@@ -219,7 +219,7 @@ def test_a_plain_data_loader_yields_what_a_loss_takes() -> None:
     for dataset in (BagDataset(INPUTS, BAGS), BagDataset(Items(with_label), BAGS)):
         for workers in (0, 2):
             loader = DataLoader(
-                dataset, batch_sampler=sampler, collate_fn=collate, num_workers=workers
+                dataset, batch_sampler=sampler, collate_fn=collate_bags, num_workers=workers
             )
             sampler.set_epoch(0)
             parts = list(loader)
@@ -236,13 +236,13 @@ def test_a_dataset_of_one_s_own_bags_is_collated() -> None:
     fixed = np.zeros((2, 5), dtype=np.float32)
     fixed.setflags(write=False)
     own = [(fixed, [1, 1]), (torch.ones(1, 5), torch.tensor([0, 1]))]
-    ((inputs, bags),) = DataLoader(own, batch_size=2, collate_fn=collate)
+    ((inputs, bags),) = DataLoader(own, batch_size=2, collate_fn=collate_bags)
     assert inputs.shape == (3, 5)
     assert bags == Bags([2, 1], [[1, 1], [0, 1]])
     with pytest.raises(TypeError, match="an item of the dataset is a Tensor; a pair is expected"):
-        collate([torch.zeros(3)])  # type: ignore[list-item]
+        collate_bags([torch.zeros(3)])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="sum to 3, but its size is 2"):
-        collate([(torch.zeros(2, 1), [1, 2])])
+        collate_bags([(torch.zeros(2, 1), [1, 2])])
 
 
 def test_items_of_a_bag_dataset_are_bags() -> None:
@@ -257,7 +257,7 @@ def test_items_of_a_bag_dataset_are_bags() -> None:
 
 def test_known_labels_reach_the_loss_through_a_data_loader() -> None:
     bags = Bags([3, 2], [[1, 2], [1, 1]]).with_labels([-1, 0, -1, -1, -1])
-    loader = DataLoader(BagDataset(torch.zeros(5, 1), bags), batch_size=2, collate_fn=collate)
+    loader = DataLoader(BagDataset(torch.zeros(5, 1), bags), batch_size=2, collate_fn=collate_bags)
     ((_, found),) = loader
     assert found == bags
     logits = torch.randn(5, 2)
@@ -266,7 +266,7 @@ def test_known_labels_reach_the_loss_through_a_data_loader() -> None:
 
 def test_nothing_cannot_be_collated() -> None:
     with pytest.raises(ValueError, match="no items to collate; at least one bag"):
-        collate([])
+        collate_bags([])
 
 
 @given(
@@ -324,7 +324,7 @@ def test_epochs_follow_each_other_unless_one_is_set(workers: int) -> None:
     loader = DataLoader(
         BagDataset(INPUTS, BAGS),
         batch_sampler=sampler,
-        collate_fn=collate,
+        collate_fn=collate_bags,
         num_workers=workers,
         persistent_workers=workers > 0,
     )
@@ -383,7 +383,7 @@ def test_the_place_among_workers_is_asked_when_an_epoch_begins(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        ({"instances": 0}, "instances is 0; a whole number from 1"),
+        ({"max_instances": 0}, "max_instances is 0; a whole number from 1"),
         ({"min_bags": 1.5}, r"min_bags is 1\.5"),
         ({"seed": -1}, "seed is -1"),
         ({"replicas": 0}, "replicas is 0"),

@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 from torch.autograd import gradgradcheck
+from torch.autograd.forward_ad import dual_level, make_dual
 from torch.autograd.functional import hessian, hvp
 
 from bagwise import (
     Bags,
+    Groupings,
     bag_posterior,
     cc_loss,
     dllp_loss,
@@ -131,6 +133,41 @@ def test_losses_and_gradients_of_several_models_are_mapped(name: str) -> None:
     for function in (loss, torch.func.grad(loss)):
         found = torch.vmap(function, in_dims=1)(several)
         torch.testing.assert_close(found, torch.stack([function(x) for x in several.unbind(1)]))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of PyTorch's own
+def test_forward_mode_is_refused_in_words() -> None:
+    logits, bags = random_bags(3, [4, 3], 3)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return cc_loss(x, bags)
+
+    for function in (torch.func.jacfwd, torch.func.hessian):
+        with pytest.raises(RuntimeError, match=r"no forward-mode derivative.*use reverse mode"):
+            function(loss)(logits)
+    with dual_level(), pytest.raises(RuntimeError, match="no forward-mode derivative"):
+        loss(make_dual(logits, logits))
+
+
+def test_transforms_of_several_groupings_are_refused_in_words() -> None:
+    logits, bags = random_bags(3, [4, 3], 3)
+    groupings = Groupings({"ward": (bags.bag_of_row, bags), "age": (bags.bag_of_row, bags)})
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return cc_loss(x, groupings)
+
+    for function, given in ((torch.func.grad(loss), logits), (torch.vmap(loss), logits[None])):
+        with pytest.raises(RuntimeError, match=r"several groupings are not for.*use backward"):
+            function(given)
+
+
+def test_what_is_proved_stays_on_the_cpu_in_double_precision() -> None:
+    log_probs, bags = random_bags(3, [4, 3], 3)
+    exact, rough = (bag_posterior(log_probs.to(kind), bags) for kind in (torch.double, torch.half))
+    assert exact.bound is not None
+    assert rough.bound is not None
+    assert rough.bound.dtype == torch.double
+    assert torch.equal(exact.bound, rough.bound)
 
 
 def test_half_precision_has_second_derivatives_too() -> None:

@@ -113,10 +113,10 @@ def test_of_two_classes_the_second_is_enough_however_it_is_known() -> None:
     ):
         found = bag_targets(ids, given, labels_are=labels_are).bags
         assert found.n_classes == 2
-        np.testing.assert_array_equal(found.least[:, 0], found.sizes - found.most[:, 1])
-        np.testing.assert_array_equal(found.most[:, 0], found.sizes - found.least[:, 1])
+        np.testing.assert_array_equal(found.min_counts[:, 0], found.sizes - found.max_counts[:, 1])
+        np.testing.assert_array_equal(found.max_counts[:, 0], found.sizes - found.min_counts[:, 1])
     ranges = bag_targets(ids, ({"a": 2, "b": 0}, {"a": 4, "b": 1}), labels_are="ranges").bags
-    assert ranges.least.tolist() == [[4, 2], [4, 0]]
+    assert ranges.min_counts.tolist() == [[4, 2], [4, 0]]
     assert bag_targets(ids, second, labels_are="counts").bags.counts.tolist() == [[5, 3], [4, 1]]
     with pytest.raises(ValueError, match="numbers of one class alone"):
         bag_targets(ids, {"a": 30, "b": 20}, labels_are="sample")
@@ -124,8 +124,8 @@ def test_of_two_classes_the_second_is_enough_however_it_is_known() -> None:
 
 def test_rounded_shares_that_sum_to_more_than_one_are_no_percentages() -> None:
     found = bag_targets(["w"] * 12, {"w": [0.3, 0.6, 0.2]}, labels_are="rounded").bags
-    assert found.least.tolist() == [[3, 7, 2]]
-    assert found.most.tolist() == [[3, 7, 2]]
+    assert found.min_counts.tolist() == [[3, 7, 2]]
+    assert found.max_counts.tolist() == [[3, 7, 2]]
     percent = bag_targets(["w"] * 12, {"w": [25, 58, 17]}, labels_are="rounded").bags
     assert percent.counts.tolist() == [[3, 7, 2]]
 

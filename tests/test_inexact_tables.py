@@ -521,7 +521,7 @@ def test_the_baseline_is_the_likelihood_of_all_that_is_known() -> None:
                 window = bags.potentials.log_f[
                     bags.potentials.begins[cell] : bags.potentials.begins[cell + 1]
                 ]
-                place = m - bags.least[b, c]
+                place = m - bags.min_counts[b, c]
                 value *= math.exp(window[place]) if 0 <= place < len(window) else 0.0
             total += value
         assert found == pytest.approx(math.log(total), abs=1e-9)

@@ -25,7 +25,10 @@ ROOMS = (
     "autograd", "augmentations", "losses", "networks", "data", "methods", "training", "estimator",
     "paper", "cli", "demo",
 )  # fmt: skip
-DOORS = {"posterior/_engine.py": "bagwise.autograd"}  # taken where a tensor is given
+DOORS = {
+    "posterior/_engine.py": "bagwise.autograd",  # taken where a tensor is given
+    "bags/constructors.py": "bagwise.labels.targets.bag_targets",  # and where bag ids are
+}
 OUTSIDE = ("__init__", "__main__")  # the front door
 
 

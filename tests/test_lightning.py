@@ -58,7 +58,7 @@ def test_each_epoch_has_an_order_of_its_own_also_after_a_restart(folder: Path) -
 
     whole, resumed = seen(folder, "whole"), seen(folder, "resumed")
     for rank in range(2):
-        sampler = BagBatchSampler(BAGS, instances=8, seed=3, rank=rank, replicas=2)
+        sampler = BagBatchSampler(BAGS, max_instances=8, seed=3, rank=rank, replicas=2)
         expected = [[BAGS.rows(batch).tolist() for batch in sampler] for _ in range(EPOCHS)]
         assert [rows(whole[rank], epoch) for epoch in range(EPOCHS)] == expected
         assert expected[0] != expected[1] != expected[2]

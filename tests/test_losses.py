@@ -218,6 +218,26 @@ def test_other_normalization_is_not_warned_of(layer: nn.Module) -> None:
         cc_loss(_normalized(layer), Bags([6], [[3, 2, 1]]))
 
 
+def test_batch_normalization_is_not_searched_for_at_every_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searched: list[int] = []
+    steps: list[int] = []
+
+    def search(logits: torch.Tensor) -> bool:
+        searched.append(len(steps))
+        return False
+
+    monkeypatch.setattr("bagwise.autograd.logits._normalized_by_batch", search)
+    for _model in range(2):  # each of which is looked at from its first step on
+        model, bags = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3)), Bags([6], [[3, 2, 1]])
+        steps.clear()
+        for step in range(20):
+            steps.append(step)
+            cc_loss(model(torch.zeros(6, 4)) / 2, bags)
+    assert searched == 2 * [1, 2, 4, 8, 16]
+
+
 def test_normalization_of_single_instances_is_not_warned_of() -> None:
     torch.manual_seed(0)
     hidden = nn.InstanceNorm1d(4)(nn.Linear(5, 5)(torch.randn(6, 4, 5)))

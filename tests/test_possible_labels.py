@@ -50,7 +50,7 @@ def listed(groupings: Groupings) -> np.ndarray:
     for g in groupings:
         for b, c in itertools.product(range(len(g.bags)), range(C)):
             m = (labels[:, g.bag_of_row[of_instance] == b] == c).sum(axis=1)
-            labels = labels[(m >= g.bags.least[b, c]) & (m <= g.bags.most[b, c])]
+            labels = labels[(m >= g.bags.min_counts[b, c]) & (m <= g.bags.max_counts[b, c])]
     found = np.zeros((groupings.n_instances, C), np.bool_)
     for c in range(C):
         np.logical_or.at(found[:, c], of_instance, (labels == c).any(axis=0))

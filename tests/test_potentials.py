@@ -257,8 +257,8 @@ def test_what_is_clipped_may_have_been_any_number_below_zero() -> None:
 def test_expected_counts_sum_to_the_size_and_stay_within_the_windows() -> None:
     for bags in KINDS.values():
         np.testing.assert_allclose(bags.expected_counts.sum(axis=1), bags.sizes)
-        assert (bags.expected_counts >= bags.least - 1e-9).all()
-        assert (bags.expected_counts <= bags.most + 1e-9).all()
+        assert (bags.expected_counts >= bags.min_counts - 1e-9).all()
+        assert (bags.expected_counts <= bags.max_counts + 1e-9).all()
 
 
 @pytest.mark.parametrize("noise", [Laplace, DiscreteLaplace, Gaussian, DiscreteGaussian])
@@ -269,8 +269,8 @@ def test_noisy_counts_that_are_far_off_are_improbable_and_not_impossible(
     observed, sizes = [[9, 9, -2], [1, 1, 0], [5000, 5000, 60]], [5, 4, 50]
     bags = Bags.from_noisy_counts(observed, sizes, noise(width))
     np.testing.assert_allclose(bags.expected_counts.sum(axis=1), sizes)
-    assert (bags.expected_counts >= bags.least - 1e-9).all()
-    assert (bags.expected_counts <= bags.most + 1e-9).all()
+    assert (bags.expected_counts >= bags.min_counts - 1e-9).all()
+    assert (bags.expected_counts <= bags.max_counts + 1e-9).all()
     for engine in ("exact", "bethe"):
         post = bag_posterior(some_log_probs(59, 3), bags, engine)
         assert post.log_likelihood.isfinite().all()
@@ -514,8 +514,8 @@ def test_rows_that_rule_out_all_classes_but_one_are_known_labels(kind: str, engi
     masked = log_probs.clone()
     for row in np.flatnonzero(labels >= 0):
         masked[row, np.arange(3) != labels[row]] = -np.inf
-    if (np.bincount(labels[:5][labels[:5] >= 0], minlength=3) > bags.most[0]).any() or (
-        np.bincount(labels[5:][labels[5:] >= 0], minlength=3) > bags.most[1]
+    if (np.bincount(labels[:5][labels[:5] >= 0], minlength=3) > bags.max_counts[0]).any() or (
+        np.bincount(labels[5:][labels[5:] >= 0], minlength=3) > bags.max_counts[1]
     ).any():
         labels, masked = np.where(np.arange(8) == 2, 2, -1), log_probs.clone()
         masked[2, :2] = -np.inf

@@ -19,7 +19,7 @@ from bagwise import (
     TrainingOptions,
     bag_posterior,
     cc_loss,
-    collate,
+    collate_bags,
     train,
 )
 from bagwise.methods import Batch, Method
@@ -178,11 +178,11 @@ def test_data_of_bags_are_compared_by_identity() -> None:
 
 def test_bags_of_different_kinds_are_not_put_together() -> None:
     with pytest.raises(ValueError, match=r"item 1 has counts of shape \(3,\) and item 0 \(2,\)"):
-        collate([(torch.zeros(2, 4), [1, 1]), (torch.zeros(1, 4), [0, 0, 1])])
+        collate_bags([(torch.zeros(2, 4), [1, 1]), (torch.zeros(1, 4), [0, 0, 1])])
     with pytest.raises(ValueError, match=r"item 1 has instances of shape \(5,\) and item 0 \(4,\)"):
-        collate([(torch.zeros(2, 4), [1, 1]), (torch.zeros(1, 5), [0, 1])])
-    with pytest.raises(TypeError, match="the instances of a bag are a dict"):
-        collate([({"image": torch.zeros(2, 4)}, [1, 1])])
+        collate_bags([(torch.zeros(2, 4), [1, 1]), (torch.zeros(1, 5), [0, 1])])
+    with pytest.raises(TypeError, match="the instances of a bag are a dict; give one dictionary"):
+        collate_bags([({"image": torch.zeros(2, 4)}, [1, 1])])
     with pytest.raises(TypeError):
         BagDataset(INPUTS, DATA.bags)[0:2]  # type: ignore[index]
 
@@ -190,7 +190,7 @@ def test_bags_of_different_kinds_are_not_put_together() -> None:
 @pytest.mark.slow
 def test_batches_of_loader_processes_are_like_those_made_here() -> None:
     dataset = BagDataset(INPUTS, DATA.bags)
-    loader = DataLoader(dataset, batch_size=2, collate_fn=collate, num_workers=1)
+    loader = DataLoader(dataset, batch_size=2, collate_fn=collate_bags, num_workers=1)
     inputs, bags = next(iter(loader))
     assert torch.equal(inputs, INPUTS)
     assert bags == DATA.bags

@@ -72,7 +72,9 @@ def test_every_engine_gives_the_answer_of_rows_written_out(engine: str, kind: st
 @pytest.mark.parametrize(("C", "most"), [(2, 40), (3, 9), (4, 30)])
 def test_bethe_gives_the_answer_of_rows_written_out(C: int, most: int, kind: str) -> None:
     log_p, bags = weighted_bags(C, [3, 1, 6, 4], C, most, kind)
-    pairs = (bags.most > 0).sum(1) == 2  # which are exact; with single rows only large bags are
+    pairs = (bags.max_counts > 0).sum(
+        1
+    ) == 2  # which are exact; with single rows only large bags are
     for index in (np.flatnonzero(pairs), np.flatnonzero(~pairs)):
         if len(index):
             some, rows = bags.select(index), log_p[bags.rows(index)]
@@ -237,7 +239,7 @@ def test_labeling_is_as_probable_as_the_best_of_rows_written_out(kind: str, seed
     if bags.potentials is not None:
         written = Bags.from_labels(labels, bags.totals, n_classes=3).counts
         for counts, sign in ((sums, 1), (written, -1)):
-            places = bags.potentials.begins[:-1] + (counts - bags.least).ravel()
+            places = bags.potentials.begins[:-1] + (counts - bags.min_counts).ravel()
             mine += sign * bags.potentials.log_f[places].sum()
     else:
         np.testing.assert_array_equal(sums, bags.counts)
@@ -299,13 +301,15 @@ def test_weights_are_carried_by_everything_that_makes_bags(kind: str) -> None:
     np.testing.assert_array_equal(some.copies, bags.copies[bags.rows([2, 0])])
     assert Bags.join([bags.select([0]), bags.select([1, 2])]) == bags
     labels = np.full(9, -1)
-    labels[3] = int(bags.most[1].argmax()) if bags.most[1].max() >= bags.copies[3] else -1
+    labels[3] = (
+        int(bags.max_counts[1].argmax()) if bags.max_counts[1].max() >= bags.copies[3] else -1
+    )
     for other in (pickle.loads(pickle.dumps(bags)), copy.deepcopy(bags)):
         assert other == bags
         assert other.fingerprint() == bags.fingerprint()
     np.testing.assert_array_equal(bags.with_labels(labels).copies, bags.copies)
     np.testing.assert_array_equal(bags.of_classes(np.arange(3)).copies, bags.copies)
-    assert [list(index) for index in bags.batches(instances=5)] == [[0, 1], [2]]
+    assert [list(index) for index in bags.batches(max_instances=5)] == [[0, 1], [2]]
     assert bags != bags.written_out()
     np.testing.assert_allclose(bags.proportions.sum(1), 1.0)
     assert "in 9 rows" in repr(bags)
@@ -319,7 +323,7 @@ def test_constructors_count_the_instances_that_rows_stand_for() -> None:
     sample = Bags.from_sample([[300, 100]], [2], weights=weights)
     np.testing.assert_allclose(sample.expected_counts, [[75, 25]])
     gaps = Bags([2], [[20, np.nan, np.nan]], weights=weights)
-    assert gaps.most.tolist() == [[20, 80, 80]]
+    assert gaps.max_counts.tolist() == [[20, 80, 80]]
     assert Bags.from_labels([0, 1], [2], weights=weights).counts.tolist() == [[30, 70]]
 
 

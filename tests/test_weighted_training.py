@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from bagwise import BagData, BagDataset, Bags, LLPClassifier, TrainingOptions, collate, train
+from bagwise import BagData, BagDataset, Bags, LLPClassifier, TrainingOptions, collate_bags, train
 from bagwise.errors import InputError
 from bagwise.methods import Batch, make_method
 from bagwise.networks import Standardize
@@ -102,7 +102,7 @@ def test_parts_of_a_weighted_bag_are_those_of_rows_written_out() -> None:
                 assert part is not None
                 compared.append(part)
     for one, other in zip(compared[:9], compared[9:], strict=True):
-        assert np.array_equal(one.least, other.least)
+        assert np.array_equal(one.min_counts, other.min_counts)
         np.testing.assert_allclose(one.expected_counts, other.expected_counts, atol=1e-6)
         assert one.potentials is not None
         assert other.potentials is not None
@@ -119,7 +119,7 @@ def test_measures_are_per_instance() -> None:
 def test_weights_reach_a_loss_through_a_data_loader() -> None:
     data, _ = weighted()
     dataset = BagDataset(data.inputs, data.bags)
-    _, bags = collate([dataset[b] for b in range(len(dataset))])
+    _, bags = collate_bags([dataset[b] for b in range(len(dataset))])
     assert bags == data.bags
 
 

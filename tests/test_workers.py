@@ -180,6 +180,11 @@ def worker(rank: int, folder: str) -> None:
     found["by chance"] = fitted(None)
     found["failures"] = failures(rank)
     found["sampled"] = [[(batch, shared_loss(batch)) for batch in sampler] for _ in range(2)]
+    running = iter(sampler)
+    next(running)
+    again = BagBatchSampler(ragged().bags, 12, seed=4)
+    again.load_state_dict(sampler.state_dict())
+    found["left"] = [list(running), list(again)]
     options = TrainingOptions(epochs=1)
     lines = JsonLines(place / f"history{rank}")
     train(network(), ragged(), "rc", options, callbacks=[lines], checkpoint=place, progress=False)
@@ -202,6 +207,13 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str
     folder = tmp_path_factory.mktemp("workers")
     torch.multiprocessing.spawn(worker, (str(folder),), nprocs=WORKERS)
     return folder, [torch.load(folder / f"found{rank}") for rank in range(WORKERS)]
+
+
+@pytest.mark.slow
+def test_each_worker_resumes_within_an_epoch(found: tuple[Path, list[dict[str, Any]]]) -> None:
+    left = [each["left"] for each in found[1]]
+    assert all(len(expected) > 0 and resumed == expected for expected, resumed in left)
+    assert left[0] != left[1]
 
 
 def assert_close(found: dict[str, Any], expected: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         Laplace,
         PrivacyBudget,
     )
-    from bagwise.data import BagBatchSampler, BagData, BagDataset, collate
+    from bagwise.data import BagBatchSampler, BagData, BagDataset, collate_bags
     from bagwise.data.stored_bags import stored_bags
     from bagwise.ecological import EcologicalTable, ecological_table
     from bagwise.errors import BagwiseError, BagwiseWarning, InputError
@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from bagwise.labels.label_spec import Rounded
     from bagwise.logistic import BagLogisticRegression
     from bagwise.losses import (
+        CCLoss,
+        CCSquaredLoss,
+        DLLPLoss,
+        LLPFCLoss,
+        OTLoss,
+        PLLCCLoss,
+        PLLLoss,
+        PVCLoss,
+        RCLoss,
+        ViewLoss,
         cc_loss,
         cc_squared_loss,
         dllp_loss,
@@ -57,6 +67,9 @@ __all__ = [
     "Bags",
     "BagwiseError",
     "BagwiseWarning",
+    "CCLoss",
+    "CCSquaredLoss",
+    "DLLPLoss",
     "Disclosure",
     "DiscreteGaussian",
     "DiscreteLaplace",
@@ -66,17 +79,24 @@ __all__ = [
     "InputError",
     "JointPosterior",
     "LLPClassifier",
+    "LLPFCLoss",
     "Laplace",
+    "OTLoss",
+    "PLLCCLoss",
+    "PLLLoss",
+    "PVCLoss",
     "Posterior",
     "PrivacyBudget",
+    "RCLoss",
     "Rounded",
     "TableModel",
     "TrainingOptions",
+    "ViewLoss",
     "bag_posterior",
     "bag_scorer",
     "cc_loss",
     "cc_squared_loss",
-    "collate",
+    "collate_bags",
     "disclosure",
     "dllp_loss",
     "ecological_table",
@@ -109,13 +129,23 @@ _ROOMS = {
         "PrivacyBudget",
     ),
     "ecological": ("EcologicalTable", "ecological_table"),
-    "data": ("BagBatchSampler", "BagData", "BagDataset", "collate"),
+    "data": ("BagBatchSampler", "BagData", "BagDataset", "collate_bags"),
     "data.stored_bags": ("stored_bags",),
     "errors": ("BagwiseError", "BagwiseWarning", "InputError"),
     "estimator": ("BagKFold", "LLPClassifier", "bag_scorer"),
     "labels.label_spec": ("Rounded",),
     "logistic": ("BagLogisticRegression",),
     "losses": (
+        "CCLoss",
+        "CCSquaredLoss",
+        "DLLPLoss",
+        "LLPFCLoss",
+        "OTLoss",
+        "PLLCCLoss",
+        "PLLLoss",
+        "PVCLoss",
+        "RCLoss",
+        "ViewLoss",
         "cc_loss",
         "cc_squared_loss",
         "dllp_loss",
@@ -151,4 +181,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

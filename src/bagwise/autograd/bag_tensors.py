@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from bagwise.bags import Bags
+from bagwise.bags.bags import bags_of_bytes
 
 
 class BagTensors(NamedTuple):
@@ -61,13 +62,14 @@ def _keep_tensors(bags: Bags) -> None:
     sizes, weights, totals = _shared(bags.sizes), None, None
     if bags.weights is not None:
         weights, totals = _shared(bags.weights), _shared(bags.totals)
-    low = _shared(bags.least)
+    low = _shared(bags.min_counts)
     bags.tensors = BagTensors(
         sizes, low, packed, labels, weights, sizes if totals is None else totals
     )
 
 
 Bags.when_made.append(_keep_tensors)
+torch.serialization.add_safe_globals([bags_of_bytes])  # torch.load makes bags of files of tensors
 # Compilers are not to follow, array by array, how bags are made within a step.
 Bags._set = torch.compiler.disable(Bags._set)  # type: ignore[method-assign, no-untyped-call]
 
@@ -95,7 +97,7 @@ def expected_counts(bags: Bags) -> torch.Tensor:
 
 
 def most(bags: Bags) -> torch.Tensor:
-    """`Bags.most`."""
+    """`Bags.max_counts`."""
     low, packed = tensors_of(bags).low, tensors_of(bags).packed
     if packed is None:
         return low

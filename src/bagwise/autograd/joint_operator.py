@@ -18,12 +18,22 @@ def tensor_like(array: FloatArray, tensor: torch.Tensor) -> torch.Tensor:
     return torch.as_tensor(array).to(kind).to(tensor.device)
 
 
+def refuse_transforms(log_probs: torch.Tensor) -> None:
+    """Refuse a tensor whose numbers a transform of torch.func hides."""
+    if torch._C._functorch.is_functorch_wrapped_tensor(log_probs):
+        raise RuntimeError(
+            "several groupings are not for the transforms of torch.func (grad, vmap, ...); use "
+            "backward or torch.autograd.grad, and a loop for several models."
+        )
+
+
 def joint_of_tensor(
     by_rounds: Callable[[FloatArray], JointPosterior[FloatArray]],
     log_probs: torch.Tensor,
     groupings: Groupings,
 ) -> JointPosterior[torch.Tensor]:
     """The joint posterior of a tensor; `by_rounds` computes that of an array."""
+    refuse_transforms(log_probs)
     found = by_rounds(log_probs.detach().cpu().double().numpy())
     weights = tensor_like(found.weights, log_probs)
     copies = None if groupings.weights is None else torch.tensor(groupings.weights)

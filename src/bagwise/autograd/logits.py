@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import MutableMapping
 from typing import Any
 
 import torch
 from torch.nn.functional import log_softmax
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from bagwise.autograd.bag_tensors import bag_of_row
 from bagwise.autograd.operator import is_traced
@@ -17,6 +19,9 @@ from bagwise.errors import InputError, InputTypeError
 from bagwise.posterior._result import check_shapes
 
 _MOST_NODES = 10_000  # of a graph that is searched for batch normalization
+_NEAR = 16  # nodes next to the logits, among which a parameter tells one model from another
+_searched_in_vain: MutableMapping[torch.Tensor, int] = WeakTensorKeyDictionary()
+"""Of a model, by such a parameter: how many batches of one bag since one was normalized so."""
 
 
 def log_probs(logits: torch.Tensor) -> torch.Tensor:
@@ -69,7 +74,7 @@ def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
         isinstance(bags, Bags)
         and len(bags) == 1
         and not torch.compiler.is_compiling()
-        and _normalized_by_batch(logits)
+        and _is_found_normalized(logits)
     ):
         warnings.warn(
             f"this batch is a single bag (of {bags.n_instances} instances), and the model "
@@ -87,6 +92,34 @@ def check_stored(stored_log_probs: object, bags: Bags | Groupings) -> None:
         kind = type(stored_log_probs).__name__
         raise InputTypeError(f"stored_log_probs is a {kind}; a torch.Tensor is expected.")
     check_shapes(stored_log_probs, bags, "stored_log_probs")
+
+
+def _is_found_normalized(logits: torch.Tensor) -> bool:
+    """Whether a batch normalization is found behind these logits of one bag.
+
+    To search takes longer than the loss if the model is deep. So, where nothing is found, only the
+    1st, 2nd, 4th, 8th, ... batch of one bag of a model is searched.
+    """
+    parameter = _parameter_near(logits)
+    n = 1 if parameter is None else 1 + _searched_in_vain.get(parameter, 0)
+    found = n & (n - 1) == 0 and _normalized_by_batch(logits)
+    if parameter is not None:
+        _searched_in_vain[parameter] = 0 if found else n
+    return found
+
+
+def _parameter_near(logits: torch.Tensor) -> torch.Tensor | None:
+    """A parameter of the model that is among the nodes next to its logits."""
+    waiting = [logits.grad_fn]
+    for place in range(_NEAR):
+        if place == len(waiting):
+            break
+        parameter: torch.Tensor | None = getattr(waiting[place], "variable", None)
+        if parameter is not None:
+            return parameter
+        following = getattr(waiting[place], "next_functions", ())
+        waiting += [node for node, _ in following]
+    return None
 
 
 def _normalized_by_batch(logits: torch.Tensor) -> bool:

@@ -3,15 +3,14 @@
 `torch.ops.bagwise.posterior(log_probs, *tensors_of(bags).known, engine, options)`
 returns each bag's log-likelihood (B,), the weights (N, C), the gradient (N, C) where that is not
 the weights (else it is empty; both are of one copy of a weighted row), and what is proved of each
-bag's answer (B,). An operator has a shape that compilers can reason about without running it, so a
-compiled training step calls it like any other.
+bag's answer (B,), which stays on the CPU, as training does not use it. An operator has a shape that
+compilers can reason about without running it, so a compiled training step calls it like any other.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from bagwise.autograd.bag_tensors import bags_of_tensors, others_impossible, tensors_of, weighted
@@ -64,13 +63,14 @@ def _computed(
     log_probs: torch.Tensor, bags: Bags, engine: str, options: list[float]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     log_likelihood, weights, gradient, bound = KERNELS[engine].run(_array(log_probs), bags, options)
-    found = (log_likelihood, weights, np.empty(0) if gradient is None else gradient, bound)
     kind = _precision(log_probs)
-    # The type first: not every device has double precision.
-    first, second, third, fourth = (
-        torch.from_numpy(x).to(kind).to(log_probs.device) for x in found
-    )
-    return first, second, third, fourth
+
+    def like_logits(array: FloatArray) -> torch.Tensor:
+        # The type first: not every device has double precision.
+        return torch.from_numpy(array).to(kind).to(log_probs.device)
+
+    own = log_probs.new_empty(0, dtype=kind) if gradient is None else like_logits(gradient)
+    return like_logits(log_likelihood), like_logits(weights), own, torch.from_numpy(bound)
 
 
 @torch.library.custom_op("bagwise::posterior", mutates_args=())
@@ -107,7 +107,7 @@ def _(
     )
     gradient = torch.empty_like(weights) if KERNELS[engine].own_gradient else weights.new_empty(0)
     B = sizes.shape[0]
-    return weights.new_empty(B), weights, gradient, weights.new_empty(B)
+    return weights.new_empty(B), weights, gradient, torch.empty(B, dtype=torch.float64)
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
@@ -149,6 +149,13 @@ class _Posterior(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return (None,) * 4 if grads[0] is None else _backward(ctx, *grads)[:4]
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> None:
+        raise RuntimeError(
+            "a bag's log-likelihood has no forward-mode derivative (jvp, jacfwd, torch.func.hessian"
+            "); use reverse mode: backward, vjp, jacrev, jacrev(jacrev(f)) for a Hessian."
+        )
 
     @staticmethod
     def vmap(

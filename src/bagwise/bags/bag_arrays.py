@@ -20,6 +20,8 @@ class BagArrays:
 
     sizes: IntArray
     """(B,) rows of each bag."""
+    min_counts: IntArray
+    """(B, C) the least possible counts: the counts, where they are known exactly."""
     weights: IntArray | None
     """(N,) how many identical rows each row stands for; None if each stands for itself."""
     potentials: Potentials | None
@@ -46,7 +48,7 @@ class BagArrays:
         potentials: Potentials | None = None,
         weights: IntArray | None = None,
     ) -> None:
-        self.sizes, self.least = np.ascontiguousarray(sizes), np.ascontiguousarray(counts)
+        self.sizes, self.min_counts = np.ascontiguousarray(sizes), np.ascontiguousarray(counts)
         self.potentials = potentials
         self.weights = weights
         self.row_labels = None
@@ -59,7 +61,7 @@ class BagArrays:
                 array.setflags(write=False)
         self._made()
         # Derived arrays are cached and kernels read these from several threads: nobody may write.
-        for array in (self.sizes, self.least, *(() if weights is None else (weights,))):
+        for array in (self.sizes, self.min_counts, *(() if weights is None else (weights,))):
             array.setflags(write=False)
 
     def _made(self) -> None:
@@ -172,10 +174,10 @@ class BagArrays:
             raise InputError(
                 "the counts of ",
                 Place("bag", bad),
-                f" are not known exactly: from {shown_row(self.least[bad])} to "
+                f" are not known exactly: from {shown_row(self.min_counts[bad])} to "
                 f"{shown_row(self.potentials.high[bad])}. Use expected_counts or potentials.",
             )
-        return self.least
+        return self.min_counts
 
     @cached_property
     def is_sharp(self) -> npt.NDArray[np.bool_]:
@@ -185,15 +187,15 @@ class BagArrays:
         return self.potentials.is_sharp
 
     @property
-    def most(self) -> IntArray:
-        """(B, C) the largest possible counts."""
-        return self.least if self.potentials is None else self.potentials.high
+    def max_counts(self) -> IntArray:
+        """(B, C) the largest possible counts: the counts, where they are known exactly."""
+        return self.min_counts if self.potentials is None else self.potentials.high
 
     @property
     def expected_counts(self) -> FloatArray:
         """(B, C) the counts, or what they are on average given what is known of the bag."""
         if self.potentials is None:
-            return self.least.astype(np.float64)
+            return self.min_counts.astype(np.float64)
         return self.potentials.expected
 
     @cached_property
@@ -207,7 +209,7 @@ class BagArrays:
         more = () if known is None else (known.begins, known.log_f)
         return (
             self.sizes,
-            self.least,
+            self.min_counts,
             *more,
             *(() if self.row_labels is None else (self.row_labels,)),
             *(

@@ -24,6 +24,7 @@ from bagwise.bags.arrays import (
 )
 from bagwise.bags.batching import batches_of
 from bagwise.bags.constructors import Constructors
+from bagwise.bags.pickled import refuse_damaged, to_bytes, whole_numbers_of
 from bagwise.bags.potentials import join, of_counts
 from bagwise.bags.row_labels import others_impossible, refuse_wrong_labels
 from bagwise.bags.sub_bags import known_of_part
@@ -103,7 +104,9 @@ class Bags(Constructors):
                 f"bags of {[part.n_classes for part in parts]} classes cannot be joined; "
                 "parts with the same number of classes are needed."
             )
-        joined = join([part.potentials or of_counts(part.least, part.totals) for part in parts])
+        joined = join(
+            [part.potentials or of_counts(part.min_counts, part.totals) for part in parts]
+        )
         sizes, weights = np.concatenate([part.sizes for part in parts]), None
         if any(part.weights is not None for part in parts):
             weights = np.concatenate([part.copies for part in parts])
@@ -130,7 +133,9 @@ class Bags(Constructors):
                [0.5, 0.5]])
         """
         found = whole_numbers(labels, "labels", ndim=1)
-        of_labels = refuse_wrong_labels(found, self.offsets, self.least, self.most, self.copies)
+        of_labels = refuse_wrong_labels(
+            found, self.offsets, self.min_counts, self.max_counts, self.copies
+        )
         if self.potentials is None:
             return self._labeled(found)
         potentials = self.potentials.given_labels(of_labels)
@@ -143,7 +148,8 @@ class Bags(Constructors):
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies have arrays like these, read-only: for others, kernels are compiled anew."""
         packed = None if self.potentials is None else self.potentials.packed()
-        return _copied, (self.sizes, self.least, packed, self.row_labels, self.weights)
+        arrays = (self.sizes, self.min_counts, packed, self.row_labels, self.weights)
+        return bags_of_bytes, tuple(map(to_bytes, arrays))
 
     def written_out(self) -> Bags:
         """The same bags with every row as often as its weight says, in place: `np.repeat(rows,
@@ -152,7 +158,7 @@ class Bags(Constructors):
         >>> Bags([2], [[2, 1]], weights=[1, 2]).written_out()
         Bags(1 bag, 3 instances, 2 classes, all of size 3)
         """
-        found = Bags.of_potentials(self.potentials or of_counts(self.least, self.totals))
+        found = Bags.of_potentials(self.potentials or of_counts(self.min_counts, self.totals))
         labels = self.row_labels
         return found if labels is None else found._labeled(np.repeat(labels, self.copies))
 
@@ -181,7 +187,7 @@ class Bags(Constructors):
         sizes = self.sizes[index_]
         weights = None if self.weights is None else self.weights[self.rows(index_)]
         if self.potentials is None:
-            found = Bags.of_arrays(sizes, self.least[index_], weights)
+            found = Bags.of_arrays(sizes, self.min_counts[index_], weights)
         else:
             found = Bags.of_potentials(self.potentials.select(index_), sizes, weights)
         if self.row_labels is not None:
@@ -227,7 +233,7 @@ class Bags(Constructors):
     def of_classes(self, classes: IntArray) -> Bags:
         """The same bags with these classes only; the others must not occur in any of them."""
         if self.potentials is None:
-            counts = np.ascontiguousarray(self.least[:, classes])
+            counts = np.ascontiguousarray(self.min_counts[:, classes])
             found = Bags.of_arrays(self.sizes.copy(), counts, self.weights)
         else:
             known = self.potentials.of_classes(classes)
@@ -239,30 +245,30 @@ class Bags(Constructors):
 
     def batches(
         self,
-        instances: int,
+        max_instances: int,
         order: ArrayLike | None = None,
         bags: int = 1,
         most: int | None = None,
     ) -> Iterator[IntArray]:
-        """Indexes of whole bags, in `order`, each batch holding at most `instances` instances.
+        """Indexes of whole bags, in `order`, each batch holding at most `max_instances` instances.
 
         A bag that is larger than the budget is a batch of its own, unless several are asked for.
 
         Args:
-            instances: the budget of a batch.
+            max_instances: the budget of a batch.
             order: of the bags; their own if not given.
             bags: every batch holds at least this many, beyond the budget too, as far as there are
                 so many bags and they have no more than `most` instances.
-            most: instances up to which `bags` goes before `instances`; None for any number.
+            most: instances up to which `bags` goes before `max_instances`; None for any number.
 
         >>> bags = Bags([3, 2, 2, 9, 1], [[3], [2], [2], [9], [1]])
-        >>> list(bags.batches(instances=5))
+        >>> list(bags.batches(max_instances=5))
         [array([0, 1]), array([2]), array([3]), array([4])]
-        >>> list(bags.batches(instances=5, bags=2))
+        >>> list(bags.batches(max_instances=5, bags=2))
         [array([0, 1]), array([2, 3, 4])]
         """
         order_ = np.arange(len(self)) if order is None else self._bag_index(order)
-        return batches_of(self.sizes[order_], order_, instances, bags, most)
+        return batches_of(self.sizes[order_], order_, max_instances, bags, most)
 
     def _bag_index(self, index: ArrayLike) -> IntArray:
         if plain_array(index, "index", 1).dtype == np.bool_:
@@ -273,14 +279,17 @@ class Bags(Constructors):
         return index_
 
 
-def _copied(
-    sizes: IntArray,
-    low: IntArray,
-    packed: FloatArray | None,
-    labels: IntArray | None,
-    weights: IntArray | None = None,
+def bags_of_bytes(
+    sizes: bytes,
+    low: bytes,
+    packed: bytes | None,
+    labels: bytes | None,
+    weights: bytes | None,
 ) -> Bags:
     """Bags from what a copy or a pickled file of them holds."""
-    weights = None if weights is None else weights.copy()
-    bags = Bags.of_packed(sizes.copy(), low.copy(), packed, weights)
-    return bags if labels is None else bags._labeled(labels.copy())
+    sizes_, low_ = whole_numbers_of(sizes), whole_numbers_of(low)
+    packed_ = None if packed is None else np.frombuffer(packed, "<f8").astype(np.float64)
+    labels_, weights_ = (None if x is None else whole_numbers_of(x) for x in (labels, weights))
+    refuse_damaged(sizes_, low_, packed_, labels_, weights_)
+    bags = Bags.of_packed(sizes_, low_.reshape(len(sizes_), -1), packed_, weights_)
+    return bags if labels_ is None else bags._labeled(labels_)

@@ -11,11 +11,11 @@ from bagwise.errors import InputError
 
 
 def batches_of(
-    sizes: IntArray, order: IntArray, instances: int, bags: int, most: int | None
+    sizes: IntArray, order: IntArray, max_instances: int, bags: int, most: int | None
 ) -> Iterator[IntArray]:
     """Parts of `order`, bags of these sizes in that order: see `Bags.batches`."""
-    if instances < 1:
-        raise InputError(f"instances is {instances}; a batch needs room for at least one.")
+    if max_instances < 1:
+        raise InputError(f"max_instances is {max_instances}; a batch needs room for at least one.")
     if bags < 1:
         raise InputError(f"bags is {bags}; a batch needs at least one.")
     ends = np.cumsum(sizes)
@@ -29,7 +29,7 @@ def batches_of(
     while end < len(order):
         row = int(starts[end])
         several = min(end + bags, bags_up_to(row + limit))
-        stop = max(end + 1, bags_up_to(row + instances), several)
+        stop = max(end + 1, bags_up_to(row + max_instances), several)
         joins = begin < end and stop - end < bags and starts[stop] - starts[begin] <= limit
         if begin < end and not joins:
             yield order[begin:end]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from bagwise.bags import make_potentials as known
 from bagwise.bags.arrays import (
+    IntArray,
     bag_sizes,
     bag_table,
     check_table,
@@ -18,12 +20,34 @@ from bagwise.bags.arrays import (
     shown_row,
     totals_of,
     whole_numbers,
+    without_torch,
 )
 from bagwise.bags.bag_arrays import BagArrays
 from bagwise.bags.noise import Noise
 from bagwise.bags.rounding import counts_of_shares
 from bagwise.bags.row_labels import counts_of_labels
 from bagwise.errors import InputError, InputTypeError, Place
+
+if TYPE_CHECKING:
+    from bagwise.bags.bags import Bags
+    from bagwise.labels.label_spec import LabelsAre
+    from bagwise.labels.proportions import Proportions
+
+
+class SortedRows(NamedTuple):
+    """Bags of rows that had bag ids, and the order of these rows that they need.
+
+    Attributes:
+        bags: sizes and counts of the bags.
+        order: (N,) the rows sorted by bag: `inputs[order]` goes with `bags`.
+        ids: (B,) the ids of the bags.
+        classes: (C,) the classes, in the order of the columns of the counts.
+    """
+
+    bags: Bags
+    order: IntArray
+    ids: npt.NDArray[Any]
+    classes: npt.NDArray[Any]
 
 
 class Constructors(BagArrays):
@@ -36,6 +60,50 @@ class Constructors(BagArrays):
         self, sizes: ArrayLike, counts: ArrayLike, weights: ArrayLike | None = None
     ) -> None:
         raise NotImplementedError
+
+    @staticmethod
+    def from_ids(
+        ids: Any,
+        counts: Proportions,
+        *,
+        labels_are: LabelsAre = "counts",
+        classes: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+    ) -> SortedRows:
+        """Bags of rows that come in any order, each with the id of its bag.
+
+        Args:
+            ids: (N,) the bag of each row: integers or strings, a list, an array or a tensor.
+            counts: of each bag, by its id: a mapping id -> [number of each class] or
+                id -> {class: number}, or a data frame indexed by id with a column for each class.
+                Ids without rows are passed over. An array (B, C), in the order of the sorted ids,
+                will do where these are numbers without a gap. With two classes, the number of the
+                second one is enough.
+            labels_are: what the numbers are, if they are not counts; as `LLPClassifier.fit` takes
+                it.
+            classes: (C,) all classes, in the order of the model's outputs. If not given, they are
+                the classes that `counts` has, sorted, or 0 .. C-1.
+            weights: (N,) in the order of the ids.
+
+        >>> from bagwise import Bags
+        >>> found = Bags.from_ids(["b", "a", "b"], {"a": [1, 0], "b": [1, 1]})
+        >>> found.bags.counts
+        array([[1, 0],
+               [1, 1]])
+        >>> found.order, found.ids
+        (array([1, 0, 2]), array(['a', 'b'], dtype='<U1'))
+        """
+        from bagwise.labels.targets import bag_targets  # the forms in which people have counts
+
+        ids = without_torch(ids)
+        weights_ = None if weights is None else row_weights(weights, np.array([np.size(ids)]))
+        try:
+            found = bag_targets(ids, counts, classes, labels_are, weights=weights_)
+        except InputError as error:
+            names = {"proportions": "counts", "bags": "ids"}
+            text = error.worded(lambda option: names.get(option.name, str(option)))
+            raise type(error)(text) from None
+        return SortedRows(found.bags, found.order, found.ids, found.classes)
 
     @classmethod
     def from_labels(
@@ -109,31 +177,31 @@ class Constructors(BagArrays):
     @classmethod
     def from_ranges(
         cls,
-        low: ArrayLike,
-        high: ArrayLike,
+        min_counts: ArrayLike,
+        max_counts: ArrayLike,
         sizes: ArrayLike,
         weights: ArrayLike | None = None,
     ) -> Self:
         """Bags of whose counts bounds are known, as where small cells are suppressed.
 
         Args:
-            low: (B, C) the least count of each label; NaN for none but 0.
-            high: (B, C) the largest count; NaN for none but the size.
+            min_counts: (B, C) the least count of each label; NaN for none but 0.
+            max_counts: (B, C) the largest count; NaN for none but the size.
             sizes: (B,) instances per bag.
 
         >>> from bagwise import Bags
-        >>> bags = Bags.from_ranges(low=[[1, 0, 0]], high=[[4, 4, 20]], sizes=[20])
-        >>> bags.potentials.low, bags.potentials.high      # with what the other classes leave
+        >>> bags = Bags.from_ranges([[1, 0, 0]], [[4, 4, 20]], sizes=[20])
+        >>> bags.min_counts, bags.max_counts      # with what the other classes leave
         (array([[ 1,  0, 12]]), array([[ 4,  4, 19]]))
         """
         sizes_ = bag_sizes(sizes)
         bounds = []
-        for bound, name in ((low, "low"), (high, "high")):
+        for bound, name in ((min_counts, "min_counts"), (max_counts, "max_counts")):
             bounds.append(bag_table(bound, sizes_, name, gaps=True))
             refuse_fractions(bounds[-1], name)
         if bounds[0].shape != bounds[1].shape:
             raise InputError(
-                f"low has shape {bounds[0].shape} and high {bounds[1].shape}; "
+                f"min_counts has shape {bounds[0].shape} and max_counts {bounds[1].shape}; "
                 "both need a row for each bag and a column for each class."
             )
         weights_ = row_weights(weights, sizes_)
@@ -197,7 +265,7 @@ class Constructors(BagArrays):
 
         >>> from bagwise import Bags
         >>> bags = Bags.from_proportions([[.33, .67]], sizes=[300], decimals=2)
-        >>> bags.potentials.low, bags.potentials.high
+        >>> bags.min_counts, bags.max_counts
         (array([[ 98, 200]]), array([[100, 202]]))
         >>> Bags.from_proportions([[.25, .75]], sizes=[4]).counts
         array([[1, 3]])

@@ -217,7 +217,7 @@ class Groupings:
         wards but one are the counts of that ward.
         """
         of_rows = [g.bag_of_row.copy() for g in self]
-        inside = [np.zeros_like(g.bags.least) for g in self]  # counts of the inner bags
+        inside = [np.zeros_like(g.bags.min_counts) for g in self]  # counts of the inner bags
         changed = True
         while changed:
             changed = False
@@ -226,7 +226,7 @@ class Groupings:
                 around = _bag_around(of_rows[inner], of_rows[outer], len(bags))
                 which = np.flatnonzero((around >= 0) & bags.is_sharp)
                 if len(which):
-                    counts = bags.least[which] - inside[inner][which]
+                    counts = bags.min_counts[which] - inside[inner][which]
                     np.add.at(inside[outer], around[which], counts)
                     of_rows[outer][np.isin(of_rows[inner], which)] = -1
                     changed = True
@@ -235,7 +235,7 @@ class Groupings:
             if not counts.any():
                 left.append((place, g))
                 continue
-            known = (g.bags.potentials or of_counts(g.bags.least, g.bags.totals)).less(counts)
+            known = (g.bags.potentials or of_counts(g.bags.min_counts, g.bags.totals)).less(counts)
             constant += known.log_f[np.repeat(known.is_sharp, known.widths.sum(axis=1))].sum()
             sizes = np.bincount(of_row[of_row >= 0], minlength=len(g.bags))
             some = np.flatnonzero(sizes)
@@ -345,7 +345,7 @@ def _refuse_contradictions(
     shared = weighted_bincount(place.ravel(), copies[both], pairs.shape[1])
     which = (one.bags.totals[pairs[0]] == shared) | (two.bags.totals[pairs[1]] == shared)
     mine, its = (
-        [known[bags[which]] for known in (g.bags.least, g.bags.most, g.bags.totals)]
+        [known[bags[which]] for known in (g.bags.min_counts, g.bags.max_counts, g.bags.totals)]
         for g, bags in ((one, pairs[0]), (two, pairs[1]))
     )
     if (found := _contradiction(mine, its, shared[which])) is not None:
@@ -355,7 +355,7 @@ def _refuse_contradictions(
     graph = coo_array((np.ones(len(shared)), (pairs[0], B + pairs[1])), shape=(B + D, B + D))
     n_parts, part = connected_components(graph, directed=False)
     mine, its = (
-        [_sums(x, of, n_parts) for x in (g.bags.least, g.bags.most, g.bags.totals)]
+        [_sums(x, of, n_parts) for x in (g.bags.min_counts, g.bags.max_counts, g.bags.totals)]
         for g, of in ((one, part[:B]), (two, part[B:]))
     )
     of_part = weighted_bincount(part[pairs[0]], shared, n_parts)

@@ -101,8 +101,8 @@ def _table(groupings: Groupings) -> _Table:
     known = cells[-1]
     high[(known[:, None] >= 0) & (known[:, None] != np.arange(C))] = 0
     low = np.where(known[:, None] == np.arange(C), high, 0)
-    least = np.concatenate([g.bags.least for g in groupings])
-    most = np.concatenate([g.bags.most for g in groupings])
+    least = np.concatenate([g.bags.min_counts for g in groupings])
+    most = np.concatenate([g.bags.max_counts for g in groupings])
     return _Table(cell_of_row, sizes, incidence, least, most, low, high)
 
 

@@ -25,7 +25,7 @@ def known_of_part(bag: Bags, rows: IntArray, shares: ArrayLike) -> Potentials:
     shares_, C = numbers(shares, "shares", ndim=1), bag.n_classes
     _check_part(rows, bag.n_instances, shares_, C)
     K = int(bag.copies[rows].sum())
-    rest, low, expected = bag.total - K, bag.least[0], bag.expected_counts[0]
+    rest, low, expected = bag.total - K, bag.min_counts[0], bag.expected_counts[0]
     windows = [np.zeros(1)] * C
     if bag.potentials is not None:
         windows = np.split(bag.potentials.log_f, bag.potentials.begins[1:-1])

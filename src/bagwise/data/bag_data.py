@@ -133,7 +133,7 @@ class BagData:
         try:
             found = labels.cpu().numpy().astype(np.int64)
             bags = self.bags
-            refuse_wrong_labels(found, bags.offsets, bags.least, bags.most, bags.copies)
+            refuse_wrong_labels(found, bags.offsets, bags.min_counts, bags.max_counts, bags.copies)
         except InputError as contradiction:
             warn_user(
                 f"labels and counts contradict each other: {contradiction} Bags are learned from "

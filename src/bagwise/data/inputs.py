@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,29 @@ def take(inputs: Inputs, rows: torch.Tensor) -> torch.Tensor:
         order = torch.argsort(rows)
         found = torch.from_numpy(np.array(inputs[rows[order].numpy()]))
         return found[torch.argsort(order)]
-    return _collate([_instance(inputs, row) for row in rows.tolist()])
+    return _collate([_instance(inputs[row], row) for row in rows.tolist()])
+
+
+def take_named(inputs: Inputs, rows: torch.Tensor) -> torch.Tensor | dict[str, torch.Tensor]:
+    """The instances of these rows, as `take` has them, or a dictionary of them: of inputs in a
+    dictionary, and of a `Dataset` whose items are dictionaries.
+
+    >>> take_named({"x": torch.tensor([1, 2, 3]), "y": np.zeros(3)}, torch.tensor([2, 0]))["x"]
+    tensor([3, 1])
+    """
+    if isinstance(inputs, Mapping):
+        return {name: take(values, rows) for name, values in inputs.items()}
+    if is_array(inputs):
+        return take(inputs, rows)
+    items = [inputs[row] for row in rows.tolist()]
+    if not isinstance(items[0], Mapping):
+        return _collate([_instance(item, row) for item, row in zip(items, rows, strict=True)])
+    return {
+        name: _collate(
+            [_value(item[name], name, row) for item, row in zip(items, rows, strict=True)]
+        )
+        for name in items[0]
+    }
 
 
 def on_device(inputs: torch.Tensor, device: torch.device | str) -> torch.Tensor:
@@ -74,7 +96,7 @@ def shape_of(inputs: Inputs) -> tuple[int, ...]:
     """
     if is_array(inputs):
         return tuple(int(size) for size in inputs.shape[1:])
-    return tuple(np.shape(_instance(inputs, 0)))
+    return tuple(np.shape(_instance(inputs[0], 0)))
 
 
 def sample(inputs: Inputs, most: int) -> torch.Tensor:
@@ -183,11 +205,10 @@ class _Instances(Dataset[Any]):
         self.inputs = inputs
 
     def __getitem__(self, row: int) -> Any:
-        return _instance(self.inputs, row)
+        return _instance(self.inputs[row], row)
 
 
-def _instance(inputs: Inputs, row: int) -> Any:
-    item = inputs[row]
+def _instance(item: Any, row: int) -> Any:
     if isinstance(item, tuple | list) and item:
         item = item[0]
     if isinstance(item, np.ndarray):
@@ -198,6 +219,17 @@ def _instance(inputs: Inputs, row: int) -> Any:
             "expected, or a tuple that begins with one. Give the Dataset a transform that makes it."
         )
     return item
+
+
+def _value(value: Any, name: str, row: int) -> torch.Tensor:
+    """What an item that is a dictionary has by this name."""
+    try:
+        return as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputTypeError(
+            f"{name!r} of item {row} of the inputs is a {type(value).__name__}; numbers are "
+            "expected. Leave out what the model does not take."
+        ) from None
 
 
 def as_tensor(values: Any) -> torch.Tensor:
@@ -213,7 +245,7 @@ def _collate(instances: list[Any]) -> torch.Tensor:
         one, other, *_ = sorted(shapes)
         raise InputError(
             f"instances have the shapes {one} and {other}; all must have one shape, so that they "
-            "can be put together to a batch."
+            "can be put together to a batch. Pad texts to one length."
         )
     made: torch.Tensor = default_collate(instances)
     return made

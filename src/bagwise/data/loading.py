@@ -1,60 +1,83 @@
-"""Bags for one's own training loop: a dataset of bags, a sampler of batches of them, a collate."""
+"""Bags for one's own training loop: a dataset whose items are bags, and what puts them together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import index
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset
 
-from bagwise.bags import Bags, IntArray
-from bagwise.checks import whole
+from bagwise.bags import Bags
 from bagwise.data import inputs as reading
 from bagwise.data.bag_data import BagData
 from bagwise.data.inputs import Inputs
 from bagwise.errors import InputError, InputTypeError
 
-_COUNT = whole(1)
+_KNOWN = "counts"  # the name of what is known of a bag, where an item is a dictionary
 
 
-class BagDataset(Dataset[tuple[torch.Tensor, torch.Tensor | Bags]]):
+class BagDataset(Dataset[Any]):
     """A map-style dataset whose item is a bag: its instances (K, ...) and its counts (C,), or a
     `Bags` of one bag where counts are not exact, labels are known or rows have weights.
 
+    Where an instance is a dictionary, as that of a tokenized text, an item is one too: of the bag's
+    instances by name, and its counts as "counts".
+
     Args:
         inputs: as `BagData` takes them; the items of a `Dataset` are fetched bag by bag, by the
-            workers of the `DataLoader`.
+            workers of the `DataLoader`. Or a dictionary of such inputs, or a `Dataset` whose items
+            are dictionaries.
 
-    >>> dataset = BagDataset(torch.arange(5.0), Bags([3, 2], [[2, 1], [0, 2]]))
-    >>> dataset[1]
+    >>> bags = Bags([3, 2], [[2, 1], [0, 2]])
+    >>> BagDataset(torch.arange(5.0), bags)[1]
     (tensor([3., 4.]), tensor([0, 2]))
+    >>> BagDataset({"input_ids": torch.arange(10).reshape(5, 2)}, bags)[1]
+    {'input_ids': tensor([[6, 7],
+            [8, 9]]), 'counts': tensor([0, 2])}
     """
 
-    def __init__(self, inputs: Inputs, bags: Bags) -> None:
-        self.data = BagData(inputs, bags)
+    def __init__(self, inputs: Inputs | Mapping[str, Inputs], bags: Bags) -> None:
+        if not isinstance(inputs, Mapping):
+            BagData(inputs, bags)  # checks them
+        elif not inputs or _KNOWN in inputs:
+            raise InputError(
+                f"the inputs have the names {list(inputs)}; at least one is needed, and "
+                f"{_KNOWN!r} is that of the bags' counts."
+            )
+        else:
+            for name, values in inputs.items():
+                try:
+                    BagData(values, bags)
+                except InputError as error:
+                    raise type(error)(f"input {name!r}: ", *error.args) from None
+        self.inputs = inputs
+        self.bags = bags
 
     def __len__(self) -> int:
-        return len(self.data.bags)
+        return len(self.bags)
 
-    def __getitem__(self, bag: int) -> tuple[torch.Tensor, torch.Tensor | Bags]:
-        bags = self.data.bags
-        bag = index(bag)  # no slice, no list: what belongs together is for `collate`
+    def __getitem__(self, bag: int) -> Any:
+        bags = self.bags
+        bag = index(bag)  # no slice, no list: what belongs together is for `collate_bags`
         if not -len(bags) <= bag < len(bags):
             raise IndexError(f"there is no bag {bag} among {len(bags)}")
         start, size = int(bags.offsets[:-1][bag]), int(bags.sizes[bag])
-        rows = torch.arange(start, start + size)
-        inputs = reading.take(self.data.inputs, rows)
+        instances = reading.take_named(self.inputs, torch.arange(start, start + size))
         plain = bags.potentials is None and bags.row_labels is None and bags.weights is None
-        if not plain:
-            return inputs, bags.select([bag % len(bags)])
-        return inputs, torch.from_numpy(bags.counts[bag].copy())
+        known = (
+            torch.from_numpy(bags.counts[bag].copy()) if plain else bags.select([bag % len(bags)])
+        )
+        return {**instances, _KNOWN: known} if isinstance(instances, dict) else (instances, known)
 
 
-def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
+def collate_bags(items: Sequence[Any]) -> Any:
     """Put bags together: items (instances (K, ...), counts (C,)) become (inputs (N, ...), `Bags`).
+
+    Items that are dictionaries, of instances (K, ...) by name and counts (C,) as "counts", become a
+    dictionary of inputs (N, ...) with the `Bags` as "bags".
 
     In place of counts an item may have a `Bags` of one bag, for what is known otherwise.
 
@@ -62,12 +85,18 @@ def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
     own. What it yields is what a loss takes: `cc_loss(model(inputs), bags)`.
 
     >>> bag, other = (torch.zeros(3, 4), [2, 1]), (torch.ones(2, 4), [0, 2])
-    >>> inputs, bags = collate([bag, other])
+    >>> inputs, bags = collate_bags([bag, other])
     >>> inputs.shape, bags
     (torch.Size([5, 4]), Bags(2 bags, 5 instances, 2 classes, sizes 2 to 3))
+    >>> collate_bags([{"x": [[1.0], [2.0]], "counts": [1, 1]}, {"x": [[3.0]], "counts": [0, 1]}])
+    {'x': tensor([[1.],
+            [2.],
+            [3.]]), 'bags': Bags(2 bags, 3 instances, 2 classes, sizes 1 to 2)}
     """
     if not items:
         raise InputError("there are no items to collate; at least one bag is needed.")
+    if isinstance(items[0], Mapping):
+        return _collate_named(items)
     for item in items:
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise InputTypeError(
@@ -76,21 +105,62 @@ def collate(items: Sequence[Sequence[Any]]) -> tuple[torch.Tensor, Bags]:
             )
         if isinstance(item[0], Mapping):
             raise InputTypeError(
-                f"the instances of a bag are a {type(item[0]).__name__}; a tensor or an array "
-                "(K, ...) is expected. For models of several inputs, collate each of them."
+                f"the instances of a bag are a {type(item[0]).__name__}; give one dictionary of "
+                f"the instances and of the counts, {{..., {_KNOWN!r}: counts}}."
             )
-    instances = [reading.as_tensor(item[0]) for item in items]
-    _require_alike([bag.shape[1:] for bag in instances], "instances of shape", "kind of instances")
-    known = [item[1] for item in items if isinstance(item[1], Bags)]
+    inputs, sizes = _joined([item[0] for item in items], "instances")
+    return inputs, _bags_of([item[1] for item in items], sizes)
+
+
+def _collate_named(items: Sequence[Any]) -> dict[str, Any]:
+    names = list(items[0])
+    for place, item in enumerate(items):
+        if not isinstance(item, Mapping) or set(item) != set(names):
+            has = list(item) if isinstance(item, Mapping) else f"a {type(item).__name__}"
+            raise InputError(
+                f"item {place} is {has} and item 0 a dictionary of {names}; give all of them "
+                "the same names."
+            )
+    if _KNOWN not in names or len(names) == 1:
+        raise InputError(
+            f"an item of the dataset has the names {names}; instances are expected, and the label "
+            f"counts (C,) of the bag as {_KNOWN!r}."
+        )
+    found: dict[str, Any] = {}
+    sizes: list[int] = []
+    for name in names:
+        if name == _KNOWN:
+            continue
+        found[name], of_name = _joined([item[name] for item in items], repr(name))
+        if sizes and of_name != sizes:
+            raise InputError(
+                f"bags have {of_name} instances of {name!r}, but {sizes} of {next(iter(found))!r};"
+                " give all of every instance."
+            )
+        sizes = of_name
+    return {**found, "bags": _bags_of([item[_KNOWN] for item in items], sizes)}
+
+
+def _joined(values: Sequence[Any], what: str) -> tuple[torch.Tensor, list[int]]:
+    """The instances of all bags (N, ...), and how many each has."""
+    instances = [reading.as_tensor(of_bag) for of_bag in values]
+    hint = "kind of instances" if what == "instances" else "shape; pad texts to one length"
+    _require_alike([of_bag.shape[1:] for of_bag in instances], f"{what} of shape", hint)
+    return torch.cat(instances), [len(of_bag) for of_bag in instances]
+
+
+def _bags_of(values: Sequence[Any], sizes: list[int]) -> Bags:
+    """Bags of these sizes from the counts (C,) of each, or from a `Bags` of each."""
+    known = [value for value in values if isinstance(value, Bags)]
     if known:
-        if len(known) < len(items):
+        if len(known) < len(values):
             raise InputTypeError(
                 "some items have counts and others a Bags; give all of them one kind."
             )
-        return torch.cat(instances), Bags.join(known)
-    counts = [np.asarray(item[1]) for item in items]
+        return Bags.join(known)
+    counts = [np.asarray(value) for value in values]
     _require_alike([found.shape for found in counts], "counts of shape", "classes")
-    return torch.cat(instances), Bags([len(bag) for bag in instances], np.stack(counts))
+    return Bags(sizes, np.stack(counts))
 
 
 def _require_alike(shapes: Sequence[tuple[int, ...]], what: str, of: str) -> None:
@@ -101,116 +171,3 @@ def _require_alike(shapes: Sequence[tuple[int, ...]], what: str, of: str) -> Non
                 f"item {place} has {what} {tuple(shape)} and item 0 {tuple(shapes[0])}; all bags "
                 f"need the same {of}."
             )
-
-
-class BagBatchSampler(Sampler[list[int]]):
-    """Batches of whole bags, up to a number of instances: the `batch_sampler` of a `DataLoader`.
-
-    Bags come in another random order each epoch. Seed and epoch decide the order. Each new
-    iteration is the next epoch; `set_epoch` chooses another, for instance to go on after a restart.
-
-    In distributed training each worker gets its own share of an epoch's batches, the same number
-    each: where they do not divide evenly, some batches of the beginning come twice. Which worker
-    this is, is asked when an epoch begins, so the sampler may be made before the process group.
-
-    Its length is the number of batches of the epoch that is running, or of the one that
-    `set_epoch` announced. It can differ between epochs if bags differ in size.
-
-    Args:
-        instances: a batch holds at most so many instances; a larger bag is a batch of its own.
-        min_bags: but at least so many bags, as batch normalization needs several.
-        shuffle: or in their own order.
-        rank: which worker this is; that of `torch.distributed` if not given, 0 without it.
-        replicas: how many workers there are; likewise. Give rank=0 and replicas=1 where something
-            else divides the batches among workers.
-
-    >>> bags = Bags([3, 2, 2, 9, 1], [[3], [2], [2], [9], [1]])
-    >>> list(BagBatchSampler(bags, instances=5, shuffle=False))
-    [[0, 1], [2], [3], [4]]
-    >>> sampler = BagBatchSampler(bags, instances=5, seed=1)
-    >>> first = list(sampler)
-    >>> list(sampler) == first
-    False
-    >>> sampler.set_epoch(0)
-    >>> list(sampler) == first
-    True
-    """
-
-    def __init__(
-        self,
-        bags: Bags,
-        instances: int = 256,
-        *,
-        min_bags: int = 1,
-        shuffle: bool = True,
-        seed: int = 0,
-        rank: int | None = None,
-        replicas: int | None = None,
-    ) -> None:
-        _COUNT(instances, "instances")
-        _COUNT(min_bags, "min_bags")
-        whole(0, 2**62)(seed, "seed")
-        if replicas is not None:
-            _COUNT(replicas, "replicas")
-        if rank is not None:
-            _check_rank(rank, 2**53 if replicas is None else replicas)
-        self.bags = bags
-        self.instances = instances
-        self.min_bags = min_bags
-        self.shuffle = shuffle
-        self.seed = seed
-        self.rank = rank
-        self.replicas = replicas
-        self._packed: tuple[int, list[IntArray]] | None = None  # an epoch and its batches
-        self.set_epoch(0)
-
-    @property
-    def sampler(self) -> BagBatchSampler:
-        """Itself: Lightning calls `set_epoch` of a batch sampler's `sampler`."""
-        return self
-
-    def set_epoch(self, epoch: int) -> None:
-        """Which epoch the next iteration yields; those after it follow."""
-        whole(0, 2**31)(epoch, "epoch")
-        self.epoch = epoch
-        self._has_begun = False
-
-    def __len__(self) -> int:
-        return -(-len(self._batches()) // self._place()[1])
-
-    def __iter__(self) -> Iterator[list[int]]:
-        # All of this runs when the first batch is asked for: Lightning makes an iterator first and
-        # calls set_epoch then.
-        if self._has_begun:
-            self.epoch += 1
-        self._has_begun = True
-        batches, (rank, replicas) = self._batches(), self._place()
-        for place in range(rank, len(batches) + -len(batches) % replicas, replicas):
-            yield batches[place % len(batches)].tolist()
-
-    def _batches(self) -> list[IntArray]:
-        """All batches of the epoch, of all workers."""
-        if self._packed is None or self._packed[0] != self.epoch:
-            order = None
-            if self.shuffle:
-                mixed = np.random.SeedSequence([self.seed, self.epoch]).generate_state(1).item()
-                generator = torch.Generator().manual_seed(mixed)
-                order = torch.randperm(len(self.bags), generator=generator)
-            batches = self.bags.batches(self.instances, order, self.min_bags)
-            self._packed = self.epoch, list(batches)
-        return self._packed[1]
-
-    def _place(self) -> tuple[int, int]:
-        """Rank and number of workers, as they are now."""
-        joined = torch.distributed.is_available() and torch.distributed.is_initialized()
-        replicas, rank = self.replicas, self.rank
-        if replicas is None:
-            replicas = torch.distributed.get_world_size() if joined else 1
-        if rank is None:
-            rank = torch.distributed.get_rank() if joined else 0
-        _check_rank(rank, replicas)
-        return rank, replicas
-
-
-def _check_rank(rank: int, replicas: int) -> None:
-    whole(0, replicas - 1)(rank, "rank")

@@ -134,7 +134,7 @@ def to_bags(
     >>> to_bags(np.array(["a"]), np.array([4]), np.array([[0.25, 0.75]]), LabelSpec())[0].counts
     array([[1, 3]])
     >>> rounded = LabelSpec("rounded", decimals=1)
-    >>> to_bags(np.array(["a"]), np.array([20]), np.array([[0.3, 0.7]]), rounded)[0].most
+    >>> to_bags(np.array(["a"]), np.array([20]), np.array([[0.3, 0.7]]), rounded)[0].max_counts
     array([[ 7, 15]])
     """
     names = {"bag": ids.tolist(), "class_": None if classes is None else classes.tolist()}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bagwise.bags import FloatArray, IntArray, bags_of_other_rows
 from bagwise.bags.arrays import without_torch
-from bagwise.errors import BagwiseWarning, InputError, naming, warn_user
+from bagwise.errors import BagwiseWarning, InputError, Option, naming, warn_user
 from bagwise.labels.counts_or_shares import if_they_are_counts, with_rest
 from bagwise.labels.label_spec import LabelSpec
 
@@ -29,6 +29,7 @@ series indexed by id, or an array (B,). Whole numbers are counts if one of them 
 numbers are shares; where all are 0 or 1 and both readings differ, it is an error.
 """
 
+_GIVEN = Option("proportions")  # what this is called by functions that take it
 _CUT = (
     " It has as many bags as there are rows, and scikit-learn's cross-validation cuts such a table "
     "like the rows; leave out the bags that have no rows."
@@ -73,21 +74,27 @@ def _from_frame(
 ) -> tuple[npt.NDArray[Any], FloatArray]:
     if not hasattr(frame, "index"):
         raise InputError(
-            f"proportions is a {type(frame).__name__}, which has no index to find a bag by; give a "
-            "mapping {id: numbers}, or a pandas frame: .to_pandas().set_index(...)."
+            _GIVEN,
+            f" is a {type(frame).__name__}, which has no index to find a bag by; give a "
+            "mapping {id: numbers}, or a pandas frame: .to_pandas().set_index(...).",
         )
     columns = list(frame.columns)
     for column, kind in zip(columns, frame.dtypes, strict=True):
         if getattr(kind, "kind", "O") not in "biuf" and not _holds_numbers(frame[column]):
             raise InputError(
-                f"column {column!r} of proportions does not hold numbers; a column for each class "
-                f"is expected. If it holds the bag ids, use set_index({column!r})."
+                f"column {column!r} of ",
+                _GIVEN,
+                " does not hold numbers; a column for each class "
+                f"is expected. If it holds the bag ids, use set_index({column!r}).",
             )
     _check_index(ids, sizes, frame.index)
     if len(columns) == 1:
         raise InputError(
-            f"proportions has the column {columns[0]!r} alone; give one for each class, or, for "
-            f"two classes, the series of the second class: proportions[{columns[0]!r}]."
+            _GIVEN,
+            f" has the column {columns[0]!r} alone; give one for each class, or, for "
+            f"two classes, the series of the second class: ",
+            _GIVEN,
+            f"[{columns[0]!r}].",
         )
     names = _class_names(columns, classes)
     table = frame.loc[ids.tolist(), columns].to_numpy(dtype=np.float64, na_value=np.nan)
@@ -107,14 +114,13 @@ def _holds_numbers(column: Any) -> bool:
 def _check_index(ids: npt.NDArray[Any], sizes: IntArray, index: Any) -> None:
     if index.nlevels > 1:
         raise InputError(
-            f"proportions has an index of {index.nlevels} levels; one, the bag id, is expected. A "
-            "series of counts by bag and label becomes a frame by .unstack(fill_value=0)."
+            _GIVEN,
+            f" has an index of {index.nlevels} levels; one, the bag id, is expected. A "
+            "series of counts by bag and label becomes a frame by .unstack(fill_value=0).",
         )
     if not index.is_unique:
         repeated = index[index.duplicated()].tolist()[0]
-        raise InputError(
-            f"proportions has more than one row for bag {repeated!r}; one is expected."
-        )
+        raise InputError(_GIVEN, f" has more than one row for bag {repeated!r}; one is expected.")
     default = type(index).__name__ == "RangeIndex" and index.start == 0
     _check_known(ids, sizes, set(index.tolist()), default)
 
@@ -132,8 +138,9 @@ def _from_mapping(
     if len(kinds) > 1:
         (one, first), (other, second) = list(kinds.items())[:2]
         raise InputError(
-            f"proportions has {one} for bag {first!r} and {other} for bag {second!r}; "
-            "use one form for all bags."
+            _GIVEN,
+            f" has {one} for bag {first!r} and {other} for bag {second!r}; "
+            "use one form for all bags.",
         )
     rows = [mapping[key] for key in ids.tolist()]
     if "one number" in kinds:
@@ -143,9 +150,7 @@ def _from_mapping(
     if "numbers by class" in kinds:
         return _from_dicts(ids, rows, mapping, classes)
     if len({len(row) for row in rows}) > 1:
-        raise InputError(
-            "proportions has bags with different numbers of classes; give all of them."
-        )
+        raise InputError(_GIVEN, " has bags with different numbers of classes; give all of them.")
     return _checked_table(_float_array(rows), classes)
 
 
@@ -157,8 +162,9 @@ def _kind(key: Any, row: Any) -> str:
     if _is_number(row):
         return "one number"
     raise InputError(
-        f"proportions has {row!r} for bag {key!r}; a number for each class is expected, "
-        "or, with two classes, the number of the second."
+        _GIVEN,
+        f" has {row!r} for bag {key!r}; a number for each class is expected, "
+        "or, with two classes, the number of the second.",
     )
 
 
@@ -178,8 +184,9 @@ def _from_dicts(
         for name, number in row.items():
             if not _is_number(number):
                 raise InputError(
-                    f"proportions has {number!r} for class {name!r} of bag {ids.tolist()[b]!r}; "
-                    "a number is expected."
+                    _GIVEN,
+                    f" has {number!r} for class {name!r} of bag {ids.tolist()[b]!r}; "
+                    "a number is expected.",
                 )
             numbers[b, places[name]] = number
     return names, numbers
@@ -206,9 +213,10 @@ def _from_array(
                 )
             )
         raise InputError(
-            f"proportions has shape {table.shape}, but the rows have {len(ids)} bags; one row for "
+            _GIVEN,
+            f" has shape {table.shape}, but the rows have {len(ids)} bags; one row for "
             f"each, in the order of the sorted ids, is expected. {_REMEDY} if it has more bags "
-            f"than the rows.{hint}"
+            f"than the rows.{hint}",
         )
     _check_order_is_plain(ids, ascending)
     if table.ndim == 1:
@@ -220,14 +228,14 @@ def _check_order_is_plain(ids: npt.NDArray[Any], ascending: bool) -> None:
     """The rows of an array have no ids: no two ways of putting the bags into order may differ."""
     if any(isinstance(key, str | bytes) for key in ids.tolist()):
         raise InputError(
-            f"the bag ids are text ({_listed(ids, 3)}), and an array of proportions does not say "
+            f"the bag ids are text ({_listed(ids, 3)}), and an array of numbers does not say "
             "which row is whose: sorted as text, 'w10' comes before 'w2'. "
             f"{_REMEDY}; dict(zip(names, array)) makes one."
         )
     gapless = ids.dtype.kind in "biuf" and np.array_equal(ids, ids[0] + np.arange(len(ids)))
     if not gapless and not ascending:
         raise InputError(
-            f"an array of proportions does not say which row is whose, and the bag ids "
+            f"an array of numbers does not say which row is whose, and the bag ids "
             f"({_listed(ids, 3)}) are neither whole numbers without a gap nor in ascending order. "
             f"{_REMEDY}; dict(zip(np.unique(bags), array)) makes one of an array in the order of "
             "the sorted ids."
@@ -242,9 +250,10 @@ def _float_array(values: Any) -> FloatArray:
             value for value in np.asarray(values, dtype=object).ravel() if not _is_number(value)
         )
         raise InputError(
-            f"proportions holds {example!r} where a number is expected. The order is fit(X, bags, "
+            _GIVEN,
+            f" holds {example!r} where a number is expected. The order is fit(X, bags, "
             "proportions): the bag id of each row second, the counts or proportions of each bag "
-            "third, as many for one bag as for another."
+            "third, as many for one bag as for another.",
         ) from None
 
 
@@ -262,13 +271,14 @@ def _checked_table(
     C = table.shape[1]
     if C == 1:
         raise InputError(
-            "proportions has one column; give one for each class, or, for two classes, one number "
-            "for each bag: shape (B,)."
+            _GIVEN,
+            " has one column; give one for each class, or, for two classes, one number "
+            "for each bag: shape (B,).",
         )
     names = np.arange(C) if classes is None else np.asarray(classes)
     if len(names) != C:
         raise InputError(
-            f"proportions has {C} classes, but the model knows {len(names)}: {_listed(names)}."
+            _GIVEN, f" has {C} classes, but the model knows {len(names)}: {_listed(names)}."
         )
     return names, table
 
@@ -284,8 +294,9 @@ def _of_second_class(
     names = np.arange(2) if classes is None else np.asarray(classes)
     if len(names) != 2:
         raise InputError(
-            "proportions has one number for each bag, that of the second of two classes, but the "
-            f"model knows {len(names)} classes: {_listed(names)}."
+            _GIVEN,
+            f" has one number for each bag, that of the second of two classes, but the "
+            f"model knows {len(names)} classes: {_listed(names)}.",
         )
     numbers = np.stack([np.full(len(values), np.nan), values], axis=1)
     with naming(class_=names.tolist()):
@@ -318,8 +329,9 @@ def _check_known(
     elif len(known) == sizes.sum():
         hint = _CUT
     raise InputError(
-        f"proportions does not know bag {_listed(missing)}; give the label counts of every bag "
-        f"that has rows, or leave its rows out.{hint}"
+        _GIVEN,
+        f" does not know bag {_listed(missing)}; give the label counts of every bag "
+        f"that has rows, or leave its rows out.{hint}",
     )
 
 
@@ -345,8 +357,9 @@ def _class_names(names: list[Any], classes: npt.ArrayLike | None) -> npt.NDArray
     new = [name for name in names if name not in known.tolist()]
     if new:
         raise InputError(
-            f"proportions has the class {_listed(new)}, which the model has not seen; "
-            f"it knows {_listed(known)}."
+            _GIVEN,
+            f" has the class {_listed(new)}, which the model has not seen; "
+            f"it knows {_listed(known)}.",
         )
     return known
 

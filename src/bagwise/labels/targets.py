@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.bags.arrays import first
-from bagwise.errors import InputError, naming
+from bagwise.errors import InputError, Option, naming
 from bagwise.labels.counts_or_shares import to_bags
 from bagwise.labels.label_spec import LabelsAre, LabelSpec
 from bagwise.labels.proportions import Proportions, read_proportions
@@ -194,8 +194,11 @@ def bag_targets(
     ids_of_rows = np.asarray(bag_ids)
     if ids_of_rows.ndim != 1:
         raise InputError(
-            f"bags has shape {ids_of_rows.shape}; one bag id for each row is expected."
+            Option("bags"),
+            f" has shape {ids_of_rows.shape}; one bag id for each row is expected.",
         )
+    if len(ids_of_rows) == 0:
+        raise InputError(Option("bags"), " is empty; give the bag id of each row.")
     has_bag = np.ones(len(ids_of_rows), dtype=np.bool_)
     if ids_of_rows.dtype.kind in "Of":
         has_bag = ~missing(ids_of_rows)
@@ -212,7 +215,9 @@ def bag_targets(
     bounds = [proportions]
     if spec.kind == "ranges":
         if not isinstance(proportions, tuple | list) or len(proportions) != 2:
-            raise InputError("ranges are a pair of bounds; give proportions=(low, high).")
+            raise InputError(
+                "ranges are a pair of bounds; give ", Option("proportions"), "=(low, high)."
+            )
         bounds = list(proportions)
     with naming(bag=ids.tolist()):
         read = [read_proportions(ids, sizes, ascending, x, classes, spec) for x in bounds]

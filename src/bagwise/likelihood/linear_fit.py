@@ -223,7 +223,7 @@ def occurring(bags: Bags) -> tuple[Bags, IntArray]:
     >>> occurring(Bags([2], [[1, 0, 1]]))
     (Bags(1 bag, 2 instances, 2 classes, all of size 2), array([0, 2]))
     """
-    classes = np.flatnonzero(bags.most.sum(axis=0))
+    classes = np.flatnonzero(bags.max_counts.sum(axis=0))
     return (bags if len(classes) == bags.n_classes else bags.of_classes(classes)), classes
 
 

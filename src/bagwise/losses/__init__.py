@@ -31,9 +31,33 @@ from bagwise.losses.bag_losses import (
     rc_loss,
 )
 from bagwise.losses.instance_losses import llpfc_loss, view_loss, weighted_cross_entropy
+from bagwise.losses.modules import (
+    CCLoss,
+    CCSquaredLoss,
+    DLLPLoss,
+    LLPFCLoss,
+    LossModule,
+    OTLoss,
+    PLLCCLoss,
+    PLLLoss,
+    PVCLoss,
+    RCLoss,
+    ViewLoss,
+)
 from bagwise.losses.multisets import cc_squared_loss
 
 __all__ = [
+    "CCLoss",
+    "CCSquaredLoss",
+    "DLLPLoss",
+    "LLPFCLoss",
+    "LossModule",
+    "OTLoss",
+    "PLLCCLoss",
+    "PLLLoss",
+    "PVCLoss",
+    "RCLoss",
+    "ViewLoss",
     "cc_loss",
     "cc_squared_loss",
     "dllp_loss",

@@ -16,6 +16,7 @@ from bagwise.autograd.bag_tensors import (
     tensors_of,
     weighted,
 )
+from bagwise.autograd.joint_operator import refuse_transforms
 from bagwise.autograd.logits import (
     check_logits,
     check_same_shape,
@@ -145,6 +146,8 @@ def _of_groupings(
     options: dict[str, Any],
 ) -> torch.Tensor:
     _refuse_none(reduction)
+    if options.get("joint", True):
+        refuse_transforms(log_p)
     if log_p.isnan().any():
         return log_p.sum()
     found = bag_posterior(log_p, groupings, engine, messages=messages, **options)

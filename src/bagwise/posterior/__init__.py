@@ -107,11 +107,12 @@ def bag_posterior(
     Returns:
         Posterior(log_likelihood (B,), weights (N, C), bound (B,)); its `engine` names the one that
         computed each bag, and `bound` is what is proved of the answer: see `Posterior`. Of an array
-        these are arrays, in double precision. Of a tensor they are tensors on its device, and the
-        log-likelihood is differentiable: its gradient is the weights (`multinomial` excepted; see
-        `bethe_posterior` for its own), and with `exact` it can be differentiated twice. Where rows
-        have weights, those of a row are the posterior of one of the instances it stands for, and
-        the gradient is that of all of them. With groupings a `JointPosterior`.
+        these are arrays, in double precision. Of a tensor they are tensors on its device (`bound`
+        on the CPU), and the log-likelihood is differentiable: its gradient is the weights
+        (`multinomial` excepted; see `bethe_posterior` for its own), and with `exact` it can be
+        differentiated twice. Where rows have weights, those of a row are the posterior of one of
+        the instances it stands for, and the gradient is that of all of them. With groupings a
+        `JointPosterior`.
 
     >>> bags = Bags(sizes=[2, 1], counts=[[1, 1], [0, 1]])
     >>> log_probs = np.log([[.8, .2], [.4, .6], [.3, .7]])

@@ -14,7 +14,7 @@ def likely_counts(log_p: FloatArray, bags: Bags) -> IntArray | FloatArray:
     counts that ignore it may ask for more of a class than the instances can give.
     """
     if bags.potentials is None:
-        return bags.least
+        return bags.min_counts
     possible = log_p > -np.inf
     if possible.all():
         return bags.expected_counts

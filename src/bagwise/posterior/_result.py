@@ -30,7 +30,8 @@ class Posterior(NamedTuple, Generic[Values]):
         bound: (B,) what is proved of each bag's answer, but for rounding: P(S|X) is no smaller than
             the value found and at most 1 + bound times as large, and the weights of its instances
             are off by at most 2 bound in L1 distance. 0 where all labelings were counted, inf where
-            nothing is proved. None of engines that do not say.
+            nothing is proved. None of engines that do not say. As a tensor it is on the CPU, in
+            double precision, wherever the others are: training does not use it.
         asked: the engine that was asked for.
 
     >>> from bagwise import Bags, bag_posterior
@@ -105,7 +106,7 @@ def windows_of(bags: Bags) -> tuple[IntArray, FloatArray]:
     """Where the windows of possible counts begin, and the logarithms of their potentials; a sharp
     count is a window of one.
     """
-    known = bags.potentials or of_counts(bags.least, bags.totals)
+    known = bags.potentials or of_counts(bags.min_counts, bags.totals)
     for array in (known.begins, known.log_f):
         array.setflags(write=False)  # as those of bags are: a kernel is compiled for one kind
     return known.begins, known.log_f
@@ -124,11 +125,11 @@ def _refuse_impossible(log_p: FloatArray, bags: Bags) -> None:
     possible = np.ones(len(bags), dtype=np.bool_)
     begins, log_f = windows_of(bags)
     flat = np.zeros(len(log_f))  # whether counts within the windows can be reached
-    _find_possible(log_p, bags.offsets, bags.copies, bags.least, begins, flat, possible)
+    _find_possible(log_p, bags.offsets, bags.copies, bags.min_counts, begins, flat, possible)
     if not possible.all():
         bag, n_bags = int(np.argmin(possible)), int((~possible).sum())
         others = f" ({n_bags} bags in all)" if n_bags > 1 else ""
-        least, most = bags.least[bag].tolist(), bags.most[bag].tolist()
+        least, most = bags.min_counts[bag].tolist(), bags.max_counts[bag].tolist()
         counts = f"{least}" if least == most else f"from {least} to {most}"
         raise InputError(
             f"no labeling of bag {bag}{others} has its counts {counts}: too "

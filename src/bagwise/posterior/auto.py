@@ -57,7 +57,7 @@ def is_small(bags: Bags, max_states: float) -> npt.NDArray[np.bool_]:
 
 
 def _most_states(bags: Bags, max_states: float) -> FloatArray:
-    two_classes = (bags.most > 0).sum(axis=1) <= 2
+    two_classes = (bags.max_counts > 0).sum(axis=1) <= 2
     return np.where(two_classes, max(max_states, MAX_STATES), max_states)
 
 

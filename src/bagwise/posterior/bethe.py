@@ -152,11 +152,11 @@ def fill_bethe(
     found: tuple[Any, ...] = (log_likelihood, weights, converged, balanced)
 
     def run(part: IntArray) -> None:
-        _bethe(part, log_p, bags.offsets, bags.copies, bags.least, *how, *found)
+        _bethe(part, log_p, bags.offsets, bags.copies, bags.min_counts, *how, *found)
 
     def run_potentials(part: IntArray) -> None:
         assert bags.potentials is not None
-        known = (bags.least, bags.potentials.begins, bags.potentials.log_f)
+        known = (bags.min_counts, bags.potentials.begins, bags.potentials.log_f)
         bethe_with_potentials(part, log_p, bags.offsets, bags.copies, *known, *how, *found)
 
     most = np.where(bags.is_sharp[index], min(large_count * bags.n_classes, LARGE), LARGE)
@@ -195,7 +195,7 @@ def _fill_large(
     windows = windows_of(bags)
 
     def run(part: IntArray) -> None:
-        known = (bags.offsets, bags.copies, bags.least, *windows)
+        known = (bags.offsets, bags.copies, bags.min_counts, *windows)
         bethe_of_large_bags(part, log_p, *known, *how, *found)
 
     over_bags(run, index, 100.0 * bags.sizes[index] * bags.n_classes**2)

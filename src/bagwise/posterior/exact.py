@@ -35,7 +35,7 @@ def lattice_states(bags: Bags) -> FloatArray:
     array([12.,  3.])
     """
     with np.errstate(over="ignore"):  # infinitely many are as good as 1e308
-        states: FloatArray = np.prod(bags.most + 1.0, axis=1)
+        states: FloatArray = np.prod(bags.max_counts + 1.0, axis=1)
     return states
 
 
@@ -89,7 +89,7 @@ def _fill(
             states = fill_exact_potentials(soft, log_p, bags, log_likelihood, weights, max_states)
     if (states > max_states).any():
         bad = int(np.argmax(states > max_states))
-        needed = _lattice_bytes(bags.least[bad]) if bags.is_sharp[bad] else 8 * states[bad]
+        needed = _lattice_bytes(bags.min_counts[bad]) if bags.is_sharp[bad] else 8 * states[bad]
         raise InputError(
             f"the exact lattice of bag {bad} (size {bags.totals[bad]}) has {states[bad]:.3g} "
             f"states, which need {shown_size(needed)} of memory; "
@@ -117,7 +117,7 @@ def fill_exact(
 
     def run(part: IntArray) -> None:
         space = np.empty(2 * int(states[part].max()))
-        known = (bags.offsets, bags.copies, bags.least)
+        known = (bags.offsets, bags.copies, bags.min_counts)
         _exact(part, log_p, *known, space, log_likelihood, weights)
 
     over_bags(run, index, states[index] * bags.n_classes)
@@ -136,7 +136,7 @@ def curve_exact(log_p: FloatArray, bags: Bags, direction: FloatArray, *_: float)
 
     def run(part: IntArray) -> None:
         space = np.empty(2 * int(states[part].max()), np.complex128)
-        known = (bags.offsets, bags.copies, bags.least)
+        known = (bags.offsets, bags.copies, bags.min_counts)
         _exact_curve(part, log_p, *known, direction, space, bent)
 
     sharp = np.flatnonzero(bags.is_sharp)

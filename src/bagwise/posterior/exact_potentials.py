@@ -49,7 +49,7 @@ def fill_exact_potentials(
             log_p,
             bags.offsets,
             bags.copies,
-            bags.least,
+            bags.min_counts,
             known.begins,
             known.log_f,
             max_states,
@@ -70,7 +70,7 @@ def curve_exact_potentials(
     known = bags.potentials
 
     def run(part: IntArray) -> None:
-        known_of = (bags.copies, bags.least, known.begins, known.log_f)
+        known_of = (bags.copies, bags.min_counts, known.begins, known.log_f)
         _exact_curve(part, log_p, bags.offsets, *known_of, direction, bent)
 
     over_bags(run, index, 40.0 * bags.sizes[index] * bags.n_classes**2)

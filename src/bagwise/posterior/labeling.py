@@ -59,7 +59,7 @@ def most_probable_labeling(log_probs: Any, bags: Bags) -> Any:
     windows = windows_of(bags)
 
     def run(part: IntArray) -> None:
-        _label(part, log_p, bags.offsets, bags.copies, bags.least, *windows, labels)
+        _label(part, log_p, bags.offsets, bags.copies, bags.min_counts, *windows, labels)
 
     over_bags(run, np.arange(len(bags)), bags.sizes * (bags.sizes + bags.n_classes**2.0))
     return labels.argmax(axis=1) if bags.weights is None else labels

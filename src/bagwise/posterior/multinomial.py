@@ -48,7 +48,7 @@ def _fill(
     # log (K-1)! / prod_c n_c!, the part of the multinomial coefficient all y share
     counts = likely_counts(log_p, bags)
     if bags.potentials is None:
-        factorials = _log_factorial(bags.least)
+        factorials = _log_factorial(bags.min_counts)
     else:
         from scipy.special import gammaln  # takes long to import, and is seldom needed
 

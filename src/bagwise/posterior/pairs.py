@@ -16,7 +16,7 @@ def is_pair(bags: Bags) -> npt.NDArray[np.bool_]:
     """(B,) whether two classes occur, in so many instances that `fill_pairs` is worth it."""
     found: npt.NDArray[np.bool_] = bags.totals >= _LEAST
     if found.any():
-        found = found & ((bags.most > 0).sum(axis=1) == 2)
+        found = found & ((bags.max_counts > 0).sum(axis=1) == 2)
     return found
 
 
@@ -33,7 +33,7 @@ def fill_pairs(
     """
 
     def run(part: IntArray) -> None:
-        _pairs(part, log_p, bags.offsets, bags.copies, bags.least, log_likelihood, weights)
+        _pairs(part, log_p, bags.offsets, bags.copies, bags.min_counts, log_likelihood, weights)
 
     over_bags(run, index, 100.0 * bags.sizes[index])
 

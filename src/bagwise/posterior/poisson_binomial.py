@@ -291,7 +291,7 @@ def count_intervals(
     >>> low, high
     (array([[2, 2]]), array([[8, 8]]))
     """
-    low, high = np.empty_like(bags.least), np.empty_like(bags.least)
+    low, high = np.empty_like(bags.min_counts), np.empty_like(bags.min_counts)
 
     def run(part: IntArray) -> None:
         _count_intervals(part, log_probs, bags.offsets, bags.copies, (1 - level) / 2, low, high)

@@ -47,7 +47,7 @@ def fill_pruned(
 
     def run(part: IntArray) -> None:
         offsets, copies = bags.offsets, bags.copies
-        _pruned(part, log_p, offsets, copies, bags.least, most, cut, tolerance, *found)
+        _pruned(part, log_p, offsets, copies, bags.min_counts, most, cut, tolerance, *found)
 
     over_bags(run, tried, 50.0 * bags.sizes[tried] ** 2)
     return index[~done[index]]

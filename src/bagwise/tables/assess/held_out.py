@@ -116,7 +116,7 @@ def _told(bags: Bags) -> npt.NDArray[np.bool_]:
     """
     known = bags.potentials
     if known is None:
-        return np.ones(bags.least.shape, dtype=np.bool_)
+        return np.ones(bags.min_counts.shape, dtype=np.bool_)
     begins = known.begins[:-1]
     flat = np.maximum.reduceat(known.log_f, begins) == np.minimum.reduceat(known.log_f, begins)
     wide = known.widths - 1 > bags.totals[:, None] / 2
@@ -228,7 +228,11 @@ def held_out_table(
     writer = csv.writer(text, lineterminator="\n")
     given: dict[str, npt.NDArray[Any]] = {"true": bags.expected_counts}
     if bags.potentials is not None:
-        given = {"expected": bags.expected_counts, "least": bags.least, "most": bags.most}
+        given = {
+            "expected": bags.expected_counts,
+            "least": bags.min_counts,
+            "most": bags.max_counts,
+        }
     parts = (*given, "predicted", "low", "high")
     writer.writerow(["bag", "size", *(f"{part}_{name}" for name in classes for part in parts)])
     numbers = np.stack([*given.values(), expected, low, high], axis=2).reshape(len(bags), -1)

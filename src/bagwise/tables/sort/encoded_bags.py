@@ -84,7 +84,7 @@ class EncodedBags:
         weights = np.zeros(len(first), dtype=np.int64)
         np.add.at(weights, place, bags.copies)
         if bags.potentials is None:
-            found = Bags.of_arrays(sizes, bags.least, weights)
+            found = Bags.of_arrays(sizes, bags.min_counts, weights)
         else:
             found = Bags.of_potentials(bags.potentials, sizes, weights)
         return EncodedBags(self.inputs[first], found)

@@ -52,8 +52,8 @@ def duncan_davis(group: IntArray, n_groups: int, bags: Bags) -> FloatArray:
     np.add.at(m, (bags.bag_of_row, group), bags.copies)
     m = m[:, :, None]
     others = bags.totals[:, None, None] - m
-    least = np.maximum(0, bags.least[:, None, :] - others).sum(axis=0)
-    most = np.minimum(m, bags.most[:, None, :]).sum(axis=0)
+    least = np.maximum(0, bags.min_counts[:, None, :] - others).sum(axis=0)
+    most = np.minimum(m, bags.max_counts[:, None, :]).sum(axis=0)
     shares: FloatArray = np.stack([least, most], axis=-1) / np.maximum(m.sum(axis=0), 1)[..., None]
     return shares
 
