@@ -66,7 +66,7 @@ class BagContext:
         return BagContext(
             self.key,
             tuple(self.bags[b] for b in kept),
-            {name: x.take(pa.array(kept)) for name, x in self.columns.items() if name in names},
+            {name: x.take(pa.array(kept, pa.int64())) for name, x in self.columns.items() if name in names},
         )
 
     @cached_property
