@@ -66,7 +66,11 @@ class BagContext:
         return BagContext(
             self.key,
             tuple(self.bags[b] for b in kept),
-            {name: x.take(pa.array(kept, pa.int64())) for name, x in self.columns.items() if name in names},
+            {
+                name: x.take(pa.array(kept, pa.int64()))
+                for name, x in self.columns.items()
+                if name in names
+            },
         )
 
     @cached_property
