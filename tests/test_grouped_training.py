@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,20 +80,23 @@ def test_composite_training_is_that_of_stacked_rows(method: str) -> None:
     assert_same(*found)
 
 
-@pytest.mark.parametrize("method", ["cc", "rc"])
+@pytest.mark.parametrize(
+    ("method", "of_method"), [("cc", {}), ("rc", {}), ("rc", {"instance_loss": "squared_error"})]
+)
 @pytest.mark.parametrize("batch", [12, 100])
 def test_joint_training_learns_and_resumes_bit_for_bit(
-    method: str, batch: int, tmp_path: Path
+    method: str, of_method: dict[str, Any], batch: int, tmp_path: Path
 ) -> None:
     inputs, labels, groupings = example()
     data = BagData.of_groupings(inputs, groupings, torch.from_numpy(labels))
     options = {"batch_instances": batch, "lr": 0.1}
-    straight = train(model(), data, method, steps(epochs=40, **options), progress=False)
+    learns = partial(make_method, method, **of_method)
+    straight = train(model(), data, learns(), steps(epochs=40, **options), progress=False)
     for epochs in (3, 40):
         stopped = train(
             model(),
             data,
-            method,
+            learns(),
             steps(epochs=epochs, **options),
             checkpoint=tmp_path,
             progress=False,

@@ -9,8 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from bagwise import Bags, Groupings, bag_posterior, cc_loss, cc_squared_loss, rc_loss
+from bagwise import (
+    BagData,
+    Bags,
+    Groupings,
+    bag_posterior,
+    cc_loss,
+    cc_squared_loss,
+    rc_loss,
+)
 from bagwise.losses.multisets import multisets
+from bagwise.methods import Batch, make_method
 from oracles import labelings, random_bags
 
 
@@ -157,3 +166,21 @@ def test_bags_that_squared_error_is_not_for_are_named() -> None:
     ranges = Bags.from_ranges([[0, 0]], [[2, 2]], [2])
     with pytest.raises(ValueError, match=r"exact counts alone.*use cc_loss"):
         cc_squared_loss(torch.zeros(2, 2), ranges)
+
+
+@pytest.mark.parametrize(("name", "engine"), [("rc", "auto"), ("rc_approx", "multinomial")])
+def test_methods_learn_from_squared_error_by_name(name: str, engine: str) -> None:
+    logits, bags = random_bags(2, [3, 4], 3)
+    data, batch = BagData(logits, bags), Batch(torch.arange(7), bags)
+    method = make_method(name, instance_loss="squared_error")
+    method.begin(data, torch.device("cpu"))
+    stored = method.kept["log_probs"].clone()
+    found = method.loss(logits, batch)
+    weights = bag_posterior(stored, bags, engine).weights
+    p = logits.softmax(-1)
+    by_hand = sum(
+        weights[k, c] * (p[k] - torch.eye(3)[c]).square().sum() for k in range(7) for c in range(3)
+    )
+    torch.testing.assert_close(found, by_hand / 7, check_dtype=False, rtol=1e-6, atol=0)
+    with pytest.raises(ValueError, match=r"instance_loss is 'hinge'; one of .*squared_error"):
+        make_method(name, instance_loss="hinge")

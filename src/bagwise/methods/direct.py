@@ -42,7 +42,7 @@ class CC(Method):
         log_p = log_probs(logits)
         found = batch.messages.posterior(log_p, batch.bags, self.engine, self.options)
         # Messages that have settled do not change the likelihood, and its gradient is this one's.
-        loss = batch.messages.cross_entropy(log_p, found.weights, batch.bags)
+        loss = batch.messages.loss(logits, found.weights, batch.bags)
         value = -found.log_likelihood / batch.messages.n_instances(batch.bags)
         return value + (loss - loss.detach())
 

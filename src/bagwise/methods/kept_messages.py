@@ -9,6 +9,7 @@ import torch
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.data import SharedRows
+from bagwise.losses.instance_losses import InstanceLoss, weighted_loss
 from bagwise.posterior import bag_posterior
 from bagwise.posterior._kernels import kernel
 
@@ -87,12 +88,17 @@ class BatchMessages(NamedTuple):
         value -= (bags.copies * (1 - 1 / self.degrees) * of_rows).sum()
         return JointPosterior(torch.from_numpy(found.weights).to(log_probs), float(value))
 
-    def cross_entropy(
-        self, log_probs: torch.Tensor, weights: torch.Tensor, bags: Bags
+    def loss(
+        self,
+        logits: torch.Tensor,
+        weights: torch.Tensor,
+        bags: Bags,
+        instance_loss: InstanceLoss = "cross_entropy",
     ) -> torch.Tensor:
         """The mean per instance against the weights; a row counts once in all its groupings."""
-        shares = torch.from_numpy(bags.copies / self.degrees).to(log_probs)
-        return -(log_probs * weights * shares[:, None]).sum() / shares.sum()
+        shares = torch.from_numpy(bags.copies / self.degrees).to(weights)
+        shared = weights * shares[:, None]
+        return weighted_loss(logits, shared, instance_loss, reduction="sum") / shares.sum()
 
     def n_instances(self, bags: Bags) -> float:
         """How many instances the batch's rows count as, of all that they count as in an epoch."""

@@ -1,16 +1,16 @@
-"""RC, OT and PLL: cross-entropy against weights made from each instance's stored probabilities."""
+"""RC, OT and PLL: a loss against weights made from each instance's stored probabilities."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.nn.functional import log_softmax
 
 from bagwise.autograd.bag_tensors import weighted
-from bagwise.autograd.logits import check_logits, log_probs
-from bagwise.checks import check_all
+from bagwise.autograd.logits import check_logits
+from bagwise.checks import check_all, one_of
 from bagwise.data import BagData
 from bagwise.data.inputs import full
 from bagwise.losses import ot_loss, pll_loss
@@ -20,6 +20,10 @@ from bagwise.posterior import bag_posterior, check_engine
 from bagwise.posterior.transport import TRANSPORT_OPTIONS
 
 _BAGS = 4096  # whose instances are given their first probabilities at a time
+_RC_OPTIONS = {"instance_loss": one_of("cross_entropy", "squared_error")}
+
+NamedLoss = Literal["cross_entropy", "squared_error"]
+"""A loss of labeled instances that settings can name; `rc_loss` takes functions, too."""
 
 
 class StoredProbabilities(Method):
@@ -61,17 +65,26 @@ class RC(StoredProbabilities):
         record_gap: also record, as `weight_distance` in the history, how far these weights are
             from the multinomial ones: the mean over instances of sum_c |w[k, c] - w~[k, c]|, from 0
             to 2.
+        instance_loss: of an instance with each label, "cross_entropy" or "squared_error".
         **options: of the engine.
     """
 
     title, color, line, proposed = "RC", "#0b5fa5", "-", True
     joins_groupings = True
 
-    def __init__(self, engine: str = "auto", record_gap: bool = False, **options: Any) -> None:
+    def __init__(
+        self,
+        engine: str = "auto",
+        record_gap: bool = False,
+        instance_loss: NamedLoss = "cross_entropy",
+        **options: Any,
+    ) -> None:
         super().__init__()
         check_engine(engine, options)
         self.engine = engine
         self.record_gap = record_gap
+        self.instance_loss = instance_loss
+        check_all(_RC_OPTIONS, self)
         self.options = options
         self._gap = [0.0, 0]
 
@@ -89,8 +102,8 @@ class RC(StoredProbabilities):
             self._gap[0] += weighted(distance, batch.copies).sum().item()
             self._gap[1] += batch.n_instances
         if messages is None:
-            return loss_of_bags(weights, logits, bags)
-        return messages.cross_entropy(log_probs(logits), weights, bags)
+            return loss_of_bags(weights, logits, bags, self.instance_loss)
+        return messages.loss(logits, weights, bags, self.instance_loss)
 
     def epoch_metrics(self) -> dict[str, float]:
         """The epoch's distance of weights, if recorded."""
@@ -102,13 +115,17 @@ class RC(StoredProbabilities):
 
 
 class RCApprox(RC):
-    """RC with the paper's multinomial approximation of the posterior."""
+    """RC with the paper's multinomial approximation of the posterior.
+
+    Args:
+        instance_loss: of an instance with each label, "cross_entropy" or "squared_error".
+    """
 
     title, color, line = "RC_Approx", "#5aa9e6", "--"
     joins_groupings = False
 
-    def __init__(self) -> None:
-        super().__init__(engine="multinomial")
+    def __init__(self, instance_loss: NamedLoss = "cross_entropy") -> None:
+        super().__init__(engine="multinomial", instance_loss=instance_loss)
 
 
 class OT(StoredProbabilities):
