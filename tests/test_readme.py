@@ -21,6 +21,11 @@ BLOCK = re.compile(
 )
 
 
+def page(name: str) -> str:
+    """A page of the documents."""
+    return (ROOT / "docs" / f"{name}.md").read_text()
+
+
 def run_everything(text: str) -> list[str]:
     """Run the snippets and commands of a page one after the other, as a reader would."""
     names: dict[str, object] = {}
@@ -41,17 +46,24 @@ def run_everything(text: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* an extreme value")
-def test_every_command_and_snippet_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_and_snippet_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    pages = {name: page(name) for name in ("tables", "pytorch", "estimator", "methods", "sweeps")}
+    pages["tables"] = re.sub(r"^    bagwise fit voters.*$", "", pages["tables"], flags=re.M)
+    pages["sweeps"] = pages["sweeps"].split("## Sweep files")[0]
     try:
         done = run_everything(README)
-        tables = (ROOT / "docs" / "tables.md").read_text()
-        run_everything(re.sub(r"^    bagwise fit voters.*$", "", tables, flags=re.MULTILINE))
-        run_everything((ROOT / "docs" / "pytorch.md").read_text())
-        run_everything((ROOT / "docs" / "estimator.md").read_text())
+        shown = capsys.readouterr().out
+        for text in pages.values():
+            done += run_everything(text)
     finally:
         METHODS.pop("cc_entropy", None)
+    summary = re.search(r"```text\n(.*?)\.\.\.\n```", README, re.DOTALL)
+    assert summary is not None
+    assert " ".join(summary[1].split()) in " ".join(shown.split())
     commands = {line.split()[1] for line in done if line.startswith("bagwise")}
     known = [command.callback for command in app.registered_commands]
     assert commands == {callback.__name__ for callback in known if callback is not None}
@@ -63,7 +75,7 @@ def test_every_command_and_snippet_runs(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_every_method_and_engine_is_in_a_table() -> None:
     for name in (*ENGINES, *PAPER_METHODS):
-        assert f"`{name}`" in README
+        assert f"`{name}`" in page("methods")
 
 
 def test_the_make_commands_are_those_of_the_makefile() -> None:
@@ -81,6 +93,7 @@ def test_the_make_commands_are_those_of_the_makefile() -> None:
         "docs/pytorch.md",
         "docs/estimator.md",
         "docs/groupings.md",
+        "docs/methods.md",
         "docs/privacy.md",
         "docs/ecological.md",
         "CONTRIBUTING.md",

@@ -152,8 +152,12 @@ def test_pictures_are_drawn_on_the_axes_that_are_given(model: TableModel) -> Non
 def test_rows_unlike_those_of_the_fit_are_a_warning(model: TableModel) -> None:
     new = read(NEW)
     new.loc[1, "income"] = 1e9
-    with pytest.warns(UserWarning, match="income: 1 row has an extreme value"):
-        model.predict(new)
+    new.loc[2, "town"] = "Atlantis"
+    for ask in (model.predict, lambda rows: model.estimate(rows, by="smoker")):
+        with pytest.warns(UserWarning, match="income: 1 row has an extreme value") as caught:
+            ask(new)
+        assert [w.filename for w in caught] == [__file__]  # one warning, of the line that asked
+        assert "town: 1 row has a category not seen in training" in str(caught[0].message)
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         several = are_groupings(given, proportions)
         if not several:
             refuse_swapped(y)
-        warn_of_other_rows(2, X=X, y=y, bags=bags, row_labels=row_labels)
+        warn_of_other_rows(X=X, y=y, bags=bags, row_labels=row_labels)
         if bags is not None and proportions is None:
             raise InputError("bags are given without proportions; what is known of them is needed.")
         ids: Any
@@ -288,7 +288,7 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def score(self, X: Any, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None) -> float:
         """Accuracy, where the true labels y of single rows are known; see `bag_score`."""
         check_is_fitted(self, "classes_")
-        warn_of_other_rows(2, X=X, y=y)
+        warn_of_other_rows(X=X, y=y)
         if self._from_bags:
             refuse_ids_as_labels(y, self.classes_)
         return float(super().score(X, y, sample_weight))
@@ -361,7 +361,7 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         """Rows and bags of the classes that the model knows."""
         check_is_fitted(self, "classes_")
         refuse_swapped(bags)
-        warn_of_other_rows(3, X=X, bags=bags)
+        warn_of_other_rows(X=X, bags=bags)
         given = bags if proportions is None else ids_or_none(bags)
         rows, ids = validate_data(self, X, given, reset=False, dtype=np.float64)
         if proportions is not None:

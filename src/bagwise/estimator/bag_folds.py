@@ -74,7 +74,7 @@ def bag_scorer(
     """
 
     def score(estimator: Any, X: Any, bags: npt.ArrayLike) -> float:
-        warn_of_other_rows(2, X=X, bags=bags)
+        warn_of_other_rows(X=X, bags=bags)
         targets = bag_targets(bags, proportions, estimator.classes_, labels_are)
         probabilities = np.asarray(estimator.predict_proba(X), dtype=np.float64)[targets.order]
         log_probs = np.log(np.maximum(probabilities, 1e-300))

@@ -215,7 +215,7 @@ class LLPClassifier(Predictions):
                 of 0 is left out. Counts are then of all these rows. Survey weights are refused.
         """
         check_all(_PARAMETERS, self)
-        warn_of_other_rows(2, X=X, y=y, bags=bags, row_labels=row_labels)
+        warn_of_other_rows(X=X, y=y, bags=bags, row_labels=row_labels)
         if bags is not None and proportions is None:
             raise InputError("bags are given without proportions; what is known of them is needed.")
         rows, ids = self._checked(X, y if bags is None else bags, proportions)

@@ -77,7 +77,7 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         After learning from bags, a y that has other values than the classes is refused.
         """
         check_is_fitted(self)
-        warn_of_other_rows(2, X=X, y=y)
+        warn_of_other_rows(X=X, y=y)
         if getattr(self, "_from_bags", True):
             refuse_ids_as_labels(y, self.classes_)
         return float(super().score(X, y, sample_weight))
@@ -201,7 +201,7 @@ class Predictions(ClassifierMixin, MethodOptions):  # type: ignore[misc]
         self, X: Any, bags: Any, proportions: Any, labels_are: LabelsAre | Any = "auto"
     ) -> GivenBags:
         """Rows and bags of the classes that the model knows."""
-        warn_of_other_rows(3, X=X, bags=bags)
+        warn_of_other_rows(X=X, bags=bags)
         rows, ids = self._checked(X, bags, proportions, fitting=False)
         if proportions is None:
             refuse_unknown_labels(ids, self.classes_)

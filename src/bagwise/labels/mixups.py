@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, warn_user
 
 
 def warn_of_ids(labels: npt.NDArray[Any]) -> None:
@@ -21,14 +20,12 @@ def warn_of_ids(labels: npt.NDArray[Any]) -> None:
     """
     n_rows, n_classes = len(labels), len(np.unique(labels))
     if n_classes > 100 or (n_classes > 5 and n_rows < 5 * n_classes**2):
-        warnings.warn(
+        warn_user(
             f"fit was given no proportions, so the {n_classes} different values of y in {n_rows} "
             "rows are taken for class labels. If they are bag ids, give what is known of the bags: "
             "fit(X, bags, proportions), or pipeline.fit(X, bags, "
             "llpclassifier__proportions=proportions), or params={'proportions': ...} of "
-            "scikit-learn's cross-validation. If they are labels, all is well.",
-            UserWarning,
-            stacklevel=3,
+            "scikit-learn's cross-validation. If they are labels, all is well."
         )
 
 
@@ -41,14 +38,13 @@ def refuse_swapped(y: Any) -> None:
         )
 
 
-def warn_of_other_rows(stacklevel: int, **given: Any) -> None:
+def warn_of_other_rows(**given: Any) -> None:
     """Warn where pandas objects with a row for each instance have them in another order.
 
     They are combined by position, as in scikit-learn. A plain numbering 0, 1, 2, ... beside names
     of rows tells nothing: it is what `reset_index` leaves.
 
     Args:
-        stacklevel: of the warning.
         given: what is combined, by name; anything but pandas objects is passed over.
     """
     indexes = {name: x.index for name, x in given.items() if hasattr(x, "iloc")}
@@ -57,12 +53,10 @@ def warn_of_other_rows(stacklevel: int, **given: Any) -> None:
             continue
         numbered = any(_is_numbering(x) for x in (index, own))
         if not numbered or index.isin(own).all():
-            warnings.warn(
+            warn_user(
                 f"the rows of {one} and {other} have different indexes ({index[0]!r} and "
                 f"{own[0]!r} in the first row), but are combined by position. Put them into the "
-                f"same order, {other}.loc[{one}.index] for instance; if they are, use reset_index.",
-                UserWarning,
-                stacklevel=stacklevel + 1,
+                f"same order, {other}.loc[{one}.index] for instance; if they are, use reset_index."
             )
             return
 

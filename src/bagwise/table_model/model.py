@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import html
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, warn_user
 from bagwise.table_model.answers import effect_columns, importance_columns, share_columns
 from bagwise.table_model.arguments import OUTPUT, check_arguments
 from bagwise.table_model.pictures import Names, Pictures
@@ -266,7 +265,7 @@ class TableModel(Pictures):
         )
         _warn_of(surprises)
         for line in share_words.notes(found):
-            warnings.warn(line, UserWarning, stacklevel=2)
+            warn_user(line)
         return self._like(rows, all_rows=False).frame(share_columns(found, names))
 
     # --- for people
@@ -343,8 +342,9 @@ def _destination(
 
 
 def _warn_of(surprises: Surprises) -> None:
-    for line in table_words.surprises(surprises):
-        warnings.warn(line, UserWarning, stacklevel=3)
+    lines = table_words.surprises(surprises)
+    if lines:
+        warn_user("\n".join(lines))
 
 
 def _html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from itertools import zip_longest
@@ -14,7 +13,7 @@ import numpy.typing as npt
 
 import bagwise
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.errors import InputError, Option
+from bagwise.errors import InputError, Option, warn_user
 from bagwise.likelihood.temperature import fit_temperature, tempered
 from bagwise.progress import WorkProgress
 from bagwise.storage.journal import Workspace, alone
@@ -367,7 +366,7 @@ def _models(asked: ModelOptions, n_bags: int, why_linear: str) -> list[str]:
     if not why_linear and not there_is_torch():
         why_linear = f"perceptrons need PyTorch, {REMEDY} brings it"
     if why_linear:
-        warnings.warn(f"only the linear model was tried: {why_linear}.", UserWarning, stacklevel=3)
+        warn_user(f"only the linear model was tried: {why_linear}.")
         return ["linear"]
     return list(MODELS)
 
@@ -377,11 +376,9 @@ def _say_expected(method: str, engine: str) -> None:
     by_likelihood = method in ("rc", "cc") and engine in ("auto", "exact", "bethe")
     if not by_likelihood:
         what = f"the engine {engine}" if method in ("rc", "cc") else f"the method {method}"
-        warnings.warn(
+        warn_user(
             f"{what} learns from the counts to be expected, and takes them for exact; cc with the "
-            "engine auto uses all that is known of them.",
-            UserWarning,
-            stacklevel=3,
+            "engine auto uses all that is known of them."
         )
 
 

@@ -5,7 +5,6 @@ that lie far from all others, and whether it has a heavy tail.
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, warn_user
 from bagwise.tables.encode.columns import Column, Floats, Kind, LeftOut, Log
 from bagwise.tables.encode.survey_weights import are_counts, looks_like_weights
 from bagwise.tables.read.values import numbers_of
@@ -68,7 +67,7 @@ class NumberLearner:
     def finish(self) -> Column | LeftOut:
         """The column, or why it is left out."""
         for name, n in self.infinite.items():
-            warnings.warn(f"{name}: {column_words.infinite(n)}", UserWarning, stacklevel=2)
+            warn_user(f"{name}: {column_words.infinite(n)}")
         if not self.n:
             return LeftOut("empty")
         if self.n >= FEW and not self.missing and self.numbering and self.numbering.numbers_rows():
@@ -78,7 +77,7 @@ class NumberLearner:
         unasked = self.kind == "numeric" and not self.wanted
         if unasked and looks_like_weights(self.name, self.sample.values()):
             whole = are_counts(self.sample.values())
-            warnings.warn(column_words.survey_weights(self.name, whole), stacklevel=2)
+            warn_user(column_words.survey_weights(self.name, whole))
         return number_column(column, self.sample.values(), self.n, self.of_bags)
 
 
@@ -95,7 +94,7 @@ def number_column(
     if column.kind != "boolean" and len(sample) >= FEW:
         far = Far(float(sample.min()), float(sample.max())) if of_bags else far_values(sample)
         if far.codes or far.cut:
-            warnings.warn(_note(column, far, n / len(sample)), UserWarning, stacklevel=3)
+            warn_user(_note(column, far, n / len(sample)))
         ordinary = sample[~np.isin(sample, far.codes)]
         near = np.clip(ordinary, far.low, far.high)
         column = replace(column, low=far.low, high=far.high, codes=far.codes)

@@ -5,7 +5,6 @@ values that are written in a way of their own.
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 
@@ -14,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bagwise.errors import InputError, Option
+from bagwise.errors import InputError, Option, warn_user
 from bagwise.limits import LIMITS, Limits
 from bagwise.tables.encode.columns import Column, Kind, LeftOut, level_texts
 from bagwise.tables.encode.number_columns import SAMPLE, number_column, shown
@@ -167,7 +166,7 @@ class CategoryLearner:
             self._note(column_words.spellings(texts.filter(pa.array(same))[:3].to_pylist()))
 
     def _note(self, text: str) -> None:
-        warnings.warn(f"{self.name}: {text}", UserWarning, stacklevel=2)
+        warn_user(f"{self.name}: {text}")
 
 
 def _has_decimals(texts: pa.Array) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from bagwise.bags import FloatArray
-from bagwise.errors import InputError, Option
+from bagwise.errors import InputError, Option, warn_user
 from bagwise.labels.label_spec import LabelsAre, LabelSpec
 from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.labels.cells import (
@@ -100,10 +99,8 @@ def read_labels(
     if not ids:
         raise InputError(f"{found.source} has no number at all; one for each class is expected.")
     listed = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
-    warnings.warn(
-        f"{found.source} has no number for any class of bag {listed}: as if it did not have it.",
-        UserWarning,
-        stacklevel=3,
+    warn_user(
+        f"{found.source} has no number for any class of bag {listed}: as if it did not have it."
     )
     return replace(found, ids=ids, numbers=found.numbers[told])
 

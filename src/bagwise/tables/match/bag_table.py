@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -267,11 +266,7 @@ def without_absent_classes(rows: MatchedRows, source: str) -> MatchedRows:
             "nothing to tell apart."
         )
     absent = ", ".join(repr(str(name)) for name in np.delete(targets.classes, there))
-    warnings.warn(
-        f"{source} has no row of the class {absent}; it is left out of the model.",
-        UserWarning,
-        stacklevel=3,
-    )
+    warn_user(f"{source} has no row of the class {absent}; it is left out of the model.")
     groupings = rows.groupings if rows.groupings is None else of_classes(rows.groupings, there)
     targets = replace(targets, bags=bags, classes=targets.classes[there])
     return replace(rows, targets=targets, groupings=groupings)
