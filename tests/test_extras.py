@@ -87,7 +87,7 @@ def test_every_extra_that_is_named_exists_and_all_has_them() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     named = set()
-    for path in [*(ROOT / "src").rglob("*.py"), ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for path in [*(ROOT / "src").rglob("*.py"), ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         text = path.read_text()
         named |= set(re.findall(r'require\("\w+", "(\w+)"\)', text))
         named |= set(re.findall(r"(?:bagwise|\.)\[(\w+)\]", text))
