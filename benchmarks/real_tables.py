@@ -66,7 +66,7 @@ class Split:
         y_test: likewise.
         bag: the bag's column.
         counts: labels of each bag.
-        exclude: columns that are no features.
+        exclude: columns that are not features.
     """
 
     train: pd.DataFrame

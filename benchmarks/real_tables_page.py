@@ -242,7 +242,7 @@ and the groups of each.
 - Two thirds of the rows, at random, are counted by bag and lose their labels. The other rows
   judge.
 - Bags are natural (states, schools, occupations, ...), or random ones of 10 or 50 rows. The bag
-  is no feature.
+  is not a feature.
 - `fit` is `bagwise.fit(rows, bag=..., labels=counts, model="linear")`. With bag effects, test
   rows of known bags use these; natural bags only.
 - Overall shares: every row has the shares of all training rows. Bag shares: those of the row's

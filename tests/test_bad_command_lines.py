@@ -94,7 +94,7 @@ FITS = {
     "an unknown method": ("--method", "magic"),
     "an unknown engine": ("--engine", "steam"),
     "an unknown model": ("--model", "oracle"),
-    "a rate that is no number": ("--lr", "nan"),
+    "a rate that is not a number": ("--lr", "nan"),
     "a rate below 0": ("--lr", "-1"),
     "an infinite rate": ("--lr", "inf"),
     "no epochs": ("--epochs", "0"),

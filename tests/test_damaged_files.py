@@ -250,7 +250,7 @@ def filled(name: str, value: float) -> Callable[[Tensors, Any], object]:
         (turned("method.log_probs"), r"'method.log_probs' is float32 \(1, 120\)"),
         (retyped("optimizer.1.exp_avg"), "'optimizer.1.exp_avg' is float16"),
         (retyped("random.torch"), "'random.torch' is float16"),
-        (filled("random.torch", 255), "'random.torch' is no state of a random generator"),
+        (filled("random.torch", 255), "'random.torch' is not a state of a random generator"),
         (filled("best.0.weight", float("nan")), "'best.0.weight' has NaN"),
         (filled("optimizer.0.exp_avg", float("nan")), "'optimizer.0.exp_avg' has NaN"),
         (lambda _, f: f.pop("steps"), "steps is missing"),

@@ -44,8 +44,8 @@ def fitted() -> LLPClassifier:
     return quick().fit(X, BAGS, FRAME)
 
 
-# The check takes **method_options for a parameter of that name; a keyword that is no parameter and
-# no option of the method is a TypeError at once, as for any function.
+# The check takes **method_options for a parameter of that name; a keyword that is neither a
+# parameter nor an option of the method is a TypeError at once, as for any function.
 # scikit-learn has it since 1.8.
 STRICT = (
     {"xfail_strict": True}

@@ -184,10 +184,10 @@ def test_the_example_sweep_is_the_papers_grid() -> None:
         (('engine = "bethe"', "sede = 1"), r"\[\[override\]\] cannot set sede"),
         (("datasets", "datasets ="), r"sweep\.toml: "),
         (("[pilot]\nepochs = 1", "[pilot]\nepochs = 7"), "stage of 7 epochs, and runs .* have 6"),
-        (('method = "cc"', 'method = "dllp"'), "sets 'engine', which is no option of dllp"),
+        (('method = "cc"', 'method = "dllp"'), "sets 'engine', which is not an option of dllp"),
         (
             ('engine = "bethe"', "method_options = {epsilonn = 1}"),
-            "sets 'epsilonn', which is no option of cc",
+            "sets 'epsilonn', which is not an option of cc",
         ),
         (("epochs = 6", 'epochs = 6\nmethod.engine = ["exact"]'), "as a setting of its own"),
         (("epochs = 6", "epochs = 6\noptimizer_options = {beta = 1}"), "optimizer 'adam': .*beta"),

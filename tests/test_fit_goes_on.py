@@ -192,8 +192,8 @@ def test_ctrl_c_says_that_the_same_command_goes_on(
     result = fit(made, tmp_path / "m")
     assert result.exit_code == 130
     assert result.output == (
-        f"Stopped. 2 finished parts of the work are kept in {tmp_path / '.m.fitting'}; the same "
-        "command goes on from there.\n"
+        f"Stopped. 2 finished parts of the work are kept in {tmp_path / '.m.fitting'}; rerun "
+        "the command to resume.\n"
     )
     assert os.listdir(tmp_path) == [".m.fitting"]
     assert fit(made, tmp_path / "m").exit_code == 0
@@ -211,7 +211,7 @@ def test_ctrl_c_before_any_work_leaves_nothing(
     monkeypatch.setattr(tuning, "_train_fold", stop)
     result = fit(made, tmp_path / "m")
     assert result.exit_code == 130
-    assert result.output == "Stopped. Nothing was finished yet; the same command begins anew.\n"
+    assert result.output == "Stopped. Nothing was finished yet; the command will start anew.\n"
     assert os.listdir(tmp_path) == []
 
 
@@ -239,7 +239,7 @@ def test_a_real_ctrl_c_says_what_is_kept_and_how_to_go_on(made: Path, tmp_path: 
     assert process.returncode == 130, said
     assert (output, said.count("\n")) == ("", 1)
     assert said.startswith("Stopped. ")
-    assert said.endswith(f"kept in {home}; the same command goes on from there.\n")
+    assert said.endswith(f"kept in {home}; rerun the command to resume.\n")
     assert os.listdir(tmp_path) == [".m.fitting"]
 
 
@@ -250,7 +250,7 @@ def test_a_real_ctrl_c_says_what_is_kept_and_how_to_go_on(made: Path, tmp_path: 
         ("bagwise.cli", "Stopped."),
         (
             "bagwise.tables.fitting",
-            "Stopped. Nothing was finished yet; the same command begins anew.",
+            "Stopped. Nothing was finished yet; the command will start anew.",
         ),
     ],
 )

@@ -517,7 +517,7 @@ def test_ctrl_c_says_where_the_sorted_rows_are(
     for more, folder in ([], ".model.store"), (["--store", str(tmp_path / "rows")], "rows"):
         result = CliRunner().invoke(app, [*command, *more])
         assert result.exit_code == 130
-        assert f"kept in {tmp_path / folder}; the same command goes on" in result.output
+        assert f"kept in {tmp_path / folder}; rerun the command to resume" in result.output
         assert f"sorted by bag into {tmp_path / folder}, which will take" in result.output
 
 

@@ -236,4 +236,4 @@ def test_notes_that_a_store_keeps_are_worded_in_the_terms_of_the_command_line(
     command = ["fit", *files, *store, "--out", tmp_path / "m"]
     done = CliRunner().invoke(app, list(map(str, command)))
     assert done.exit_code == 0, done.output
-    assert "Leave it out with --exclude fnlwgt if it is no feature." in done.output
+    assert "Leave it out with --exclude fnlwgt if it is not a feature." in done.output

@@ -115,7 +115,7 @@ def test_the_error_about_sums_asks_for_a_total_first(made: Path, tmp_path: Path)
     out = ("--labels", tmp_path / "l.csv", "--out", tmp_path / "m")
     code, output = command("fit", made / "rows.csv", "--bag", "ward", *out)
     assert code in (2, 3)
-    assert output.index("Leave out totals and other columns that are no classes.") < output.index(
+    assert output.index("Leave out totals and other columns that are not classes.") < output.index(
         "relative"
     )
 
@@ -231,7 +231,7 @@ def test_categories_of_columns_that_are_no_features_are_refused(made: Path, tmp_
     more = ("--features", "score", "--ordered", "sex=f<m")
     code, output = command("fit", made / "rows.csv", *given, *more)
     assert code in (2, 3)
-    assert "'sex' is said to be of categories, but is no feature" in output
+    assert "'sex' is said to be of categories, but is not a feature" in output
 
 
 @pytest.mark.parametrize(

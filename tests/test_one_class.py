@@ -1,4 +1,4 @@
-"""Means of scores are no shares, and are not taken for such without a word."""
+"""Means of scores are not shares, and are not taken for such without a word."""
 
 from __future__ import annotations
 

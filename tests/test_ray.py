@@ -375,11 +375,11 @@ def test_outputs_that_predictions_on_ray_cannot_have_are_refused(
     predict = ("predict", models[0], table / "b.parquet", "--ray")
     for arguments, message in (
         (["--out", tmp_path / "one.parquet"], "with Ray the output is a folder"),
-        (["--out", other], "holds notes.txt, which is no prediction"),
+        (["--out", other], "holds notes.txt, which is not a prediction"),
         (["--out", table / "bags.csv"], "with Ray the output is a folder"),
         (["--out", tmp_path / "x", "--labels", table / "bags.csv"], "every file is by itself"),
         (["--out", models[0], "--force"], "is the model itself"),
-        (["--out", tmp_path, "--force"], "holds other, which is no file"),
+        (["--out", tmp_path, "--force"], "holds other, which is not a file"),
     ):
         code, output = command(*predict, *arguments)
         assert code in (2, 3)

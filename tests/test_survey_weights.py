@@ -67,5 +67,5 @@ def test_weights_of_bodies_and_what_can_be_no_weights_are_not_noted(
 def test_whole_numbers_may_be_counts_of_identical_rows() -> None:
     with pytest.warns(UserWarning, match='Say weights="fnlwgt" if it is the number of identical'):
         learn("fnlwgt", EXPANSION.round())
-    with pytest.warns(UserWarning, match="is no feature.$"):
+    with pytest.warns(UserWarning, match="is not a feature.$"):
         learn("fnlwgt", EXPANSION)

@@ -148,7 +148,7 @@ def test_ctrl_c_ends_the_workers_and_is_one_line(tmp_path: Path) -> None:
     process, workers = begun(tmp_path)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
     _, errors = process.communicate(timeout=PATIENCE)
-    assert errors == "Stopped. What is done is kept; the same command goes on from there.\n"
+    assert errors == "Stopped. What is done is kept; rerun the command to resume.\n"
     assert process.returncode == 130
     wait_for(lambda: all(is_gone(worker) for worker in workers))
 

@@ -101,7 +101,7 @@ def _left(group: Path, limit: str, used: str, cache: str) -> Iterator[int]:
         most, now = (int((group / name).read_text()) for name in (limit, used))
         stat = dict(x.split() for x in (group / "memory.stat").read_text().splitlines())
         yield max(most - now + int(stat[cache]), 0)
-    except (OSError, KeyError, ValueError):  # there is no such group, or "max" is no number
+    except (OSError, KeyError, ValueError):  # there is no such group, or "max" is not a number
         return
 
 

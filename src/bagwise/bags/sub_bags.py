@@ -45,7 +45,7 @@ def known_of_part(bag: Bags, rows: IntArray, shares: ArrayLike) -> Potentials:
 
 
 def _check_part(rows: IntArray, size: int, shares: FloatArray, n_classes: int) -> None:
-    """Refuse what are no instances of a bag of that size, and what are no shares of the classes."""
+    """Refuse rows that a bag of that size does not have, and what are not shares of classes."""
     if len(rows) == 0:
         raise InputError("rows selects no instance; a part has at least one.")
     if (bad := first((rows < 0) | (rows >= size))) is not None:

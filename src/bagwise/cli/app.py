@@ -239,7 +239,7 @@ _NARROWEST = 64
 
 
 class _Console(Console):
-    """Shows names from files as they are: brackets and colons are no markup. Narrow terminals wrap
+    """Shows names from files as they are: brackets and colons are not markup. Narrow terminals wrap
     lines of tables, where columns would be cut.
     """
 
@@ -269,7 +269,7 @@ console = _Console()
 TABLES = "From a table to predictions"
 EXPERIMENTS = "The paper's experiments"
 _debug = False
-GOES_ON = "Stopped. What is done is kept; the same command goes on from there."
+GOES_ON = "Stopped. What is done is kept; rerun the command to resume."
 
 
 @contextmanager

@@ -25,7 +25,7 @@ def options_in(path: Path, known: list[str]) -> dict[str, Any]:
         if plain not in known or plain in ("config", "help"):
             listed = ", ".join(sorted(x.strip("_").replace("_", "-") for x in known))
             raise UsageError(
-                f"{path} has {name!r}, which is no option of fit; these are: {listed}."
+                f"{path} has {name!r}, which is not an option of fit; these are: {listed}."
             )
         is_list = isinstance(value, list) and plain not in ("data", "ordered", "set_")
         if plain in _OF_GROUPINGS:

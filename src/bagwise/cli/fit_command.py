@@ -165,7 +165,7 @@ def fit(
         typer.Option(
             metavar="COLUMN",
             help="Column that says how many identical rows each row stands for, a whole number. It "
-            "is no feature.",
+            "is not a feature.",
         ),
     ] = None,
     row_labels: Annotated[
@@ -252,8 +252,8 @@ def fit(
     """Learn to classify rows from the label counts or proportions of their bags.
 
     No row's label is needed, and counts need not be exact. Model, learning rate and number of
-    epochs are chosen by the likelihood of held-out bags. A fit that was stopped goes on when the
-    command is given again.
+    epochs are chosen by the likelihood of held-out bags. An interrupted fit
+    resumes when you rerun the command.
 
     With --ray or --ray-address the learning rates and parts of the bags that a perceptron is tried
     on are trained at the same time; the rest is done here. The result is the same.
@@ -321,11 +321,11 @@ def _stopped(out: Path, memory: str | None, store: Path | None) -> str:
     home, done = kept(out)
     if not done and memory is not None and has_read(place := place_of(out, store)):
         what = f"What is read and sorted is kept in {place}"
-        return f"Stopped. {what}; the same command goes on from there."
+        return f"Stopped. {what}; rerun the command to resume."
     if not done:
-        return "Stopped. Nothing was finished yet; the same command begins anew."
+        return "Stopped. Nothing was finished yet; the command will start anew."
     what = f"{len(done)} finished parts of the work are" if len(done) > 1 else "What is done is"
-    return f"Stopped. {what} kept in {home}; the same command goes on from there."
+    return f"Stopped. {what} kept in {home}; rerun the command to resume."
 
 
 def _refuse_closed_folder(out: Path) -> None:
@@ -337,6 +337,6 @@ def _refuse_closed_folder(out: Path) -> None:
         raise UsageError(f"{out} is a symbolic link that leads to itself; choose another folder.")
     parent = next(folder for folder in place.parents if folder.exists())
     if not parent.is_dir():
-        raise UsageError(f"{out} cannot be written: {parent} is no folder.")
+        raise UsageError(f"{out} cannot be written: {parent} is not a folder.")
     if not os.access(parent, os.W_OK):
         raise UsageError(f"{out} cannot be written: Permission denied in {parent}.")

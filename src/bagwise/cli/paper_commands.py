@@ -147,9 +147,9 @@ def train(
 ) -> None:
     """Train on one data set, in random bags, by the paper's protocol.
 
-    A run that was stopped goes on where it was when the same command is given again. Several
-    processes train it together, to the same result, with --ray, which replaces those that are
-    lost, or with torchrun --nproc-per-node 4 -m bagwise train ...; see docs/workers.md.
+    An interrupted run resumes when you rerun the command. Several processes train it together,
+    to the same result, with --ray, which replaces those that are lost, or with torchrun
+    --nproc-per-node 4 -m bagwise train ...; see docs/workers.md.
     """
     from rich.table import Table
 

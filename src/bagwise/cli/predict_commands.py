@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Keep = Annotated[
     str | None,
-    typer.Option(help="Columns to copy to the output; if not given, all that are no features."),
+    typer.Option(help="Columns to copy to the output; if not given, all that are not features."),
 ]
 
 
@@ -80,7 +80,7 @@ def predict(
 ) -> None:
     """Predict the label of each row, and the probability of each class.
 
-    The output has the rows in their order, the columns that are no features, `label`, and `p_...`
+    The output has the rows in their order, the columns that are not features, `label`, and `p_...`
     for each class. The input may be larger than memory. Earlier predictions of such a model are
     replaced, another file only with --force.
 

@@ -71,7 +71,7 @@ def report(
             answers = _answers(model, files, columns_of(by), counts, row_counts)
             content = model_report(model, str(folder / FIT), answers, word_option)
         elif data or by or bag or labels:
-            raise UsageError(f"{folder} is no model; rows and their options are for models.")
+            raise UsageError(f"{folder} is not a model; rows and their options are for models.")
         else:
             from bagwise.paper.sweep_page import sweep_report
 

@@ -93,7 +93,7 @@ def _table(
         columns = [_numbers(table.column(name).to_numpy(), what, name) for name in names]
         return names, np.stack(columns, axis=1), units
     if unit is not None:
-        raise InputTypeError(f"{what} is no frame, so it has no column {unit!r}; leave unit out.")
+        raise InputTypeError(f"{what} is not a frame and has no column {unit!r}; leave unit out.")
     array = np.asarray(given)
     if array.ndim != 2:
         raise InputError(

@@ -263,8 +263,8 @@ class Search:
         for name, found, error in do_all(_train_fold_on_ray, tasks, self.tensors, self.classes):
             if error is not None:
                 raise InputError(
-                    f"a training on Ray failed ({error}). What is done is kept; the same command "
-                    "goes on from there, also without Ray."
+                    f"a training on Ray failed ({error}). What is done is kept; rerun the "
+                    "command to resume, also without Ray."
                 )
             self._ahead[name] = self.work.once(name, partial(dict, found))
             bar.advance(len(found["curve"]))

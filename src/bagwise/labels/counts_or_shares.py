@@ -265,7 +265,7 @@ def _remedy_of_sums(
     if unit is not None and kind == "counts":
         return ["These are shares in every bag: say ", Option("labels_are", "proportions"), "."]
     totals, whole = numbers.sum(axis=1), bool((numbers == np.rint(numbers)).all())
-    remedy: list[Any] = ["Leave out totals and other columns that are no classes. Say "]
+    remedy: list[Any] = ["Leave out totals and other columns that are not classes. Say "]
     remedy += [Option("labels_are", "relative")]
     remedy += [" if they are of another group with the same shares"]
     if whole:

@@ -52,7 +52,7 @@ def are_groupings(bags: Any, proportions: Any) -> bool:
 
 
 def _are_parts(given: Any) -> bool:
-    """Whether this is a mapping, or a list of something that is no single number or text."""
+    """Whether this is a mapping, or a list of something that is not a single number or text."""
     if isinstance(given, list | tuple) and len(given):
         return hasattr(given[0], "__len__") and not isinstance(given[0], str | bytes)
     return isinstance(given, Mapping)
@@ -169,7 +169,7 @@ def _matching(given: Any, ids: dict[str, Any], what: str) -> dict[str, Any]:
         found = dict(zip(ids, found.values(), strict=True))
     if set(found) != set(ids):
         raise InputError(
-            f"bags has the groupings {list(ids)}, and {what} is no list of {len(ids)} or mapping "
-            f"with these names; give {what} for each grouping, in the same form as bags."
+            f"bags has the groupings {list(ids)}, and {what} is not a list of {len(ids)} or "
+            f"mapping with these names; give {what} for each grouping, in the same form as bags."
         )
     return found

@@ -66,7 +66,7 @@ def _is_numbering(index: Any) -> bool:
 
 
 def refuse_ids_as_labels(y: npt.ArrayLike, classes: npt.NDArray[Any]) -> None:
-    """Accuracy against anything that is no class is not accuracy."""
+    """Accuracy against anything that is not a class is not accuracy."""
     known = set(classes.tolist())
     others = list(dict.fromkeys(v for v in np.asarray(y).ravel().tolist() if v not in known))
     if others:

@@ -65,7 +65,7 @@ def bag_information(
         (dm / d theta)' V^-1 (V - W) V^-1 (dm / d theta)
 
     W is the derivative of the expected counts by an intercept of the bag. Rows whose label is known
-    are no part of the sums m and V, see `label_information`.
+    are not part of the sums m and V, see `label_information`.
     """
     bags, D = likelihood.bags, likelihood.basis.shape[1]
     p = found.probabilities

@@ -272,7 +272,7 @@ def _refuse_idle(override: dict[str, Any], methods: set[str]) -> None:
     for name in wanted:
         if not any(_has(method, name) for method in methods):
             raise InputError(
-                f"[[override]] {_conditions(override)} sets {name!r}, which is no option of "
+                f"[[override]] {_conditions(override)} sets {name!r}, which is not an option of "
                 f"{', '.join(sorted(methods))}."
             )
 

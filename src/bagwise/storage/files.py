@@ -58,7 +58,7 @@ def refuse_foreign(path: Path, is_own: Callable[[Path], bool], force: bool = Fal
     if not path.exists():
         return
     if not path.is_file():
-        raise InputError(f"{path} is no file that can be replaced; choose another name.")
+        raise InputError(f"{path} is not a file that can be replaced; choose another name.")
     if force or path.stat().st_size == 0 or is_own(path):
         return
     raise InputError(

@@ -39,7 +39,7 @@ def typed(content: Any, kind: type[Made]) -> Made:
     except msgspec.ValidationError as error:
         raise _named(str(error), content) from None
     except UnicodeEncodeError as error:
-        raise InputError(f"{error.object[:40]!r} is no text that can be written.") from None
+        raise InputError(f"{error.object[:40]!r} is not a text that can be written.") from None
 
 
 def _named(message: str, content: Any) -> InputError:

@@ -52,7 +52,7 @@ class TableModel(Pictures):
         Args:
             rows: with the model's feature columns.
             out: a file for the predictions (.parquet, .csv or .tsv), or a stream of bytes, which
-                gets CSV. It has the columns that are no features, `label`, and `p_...` for each
+                gets CSV. It has the columns that are not features, `label`, and `p_...` for each
                 class; rows may be more than memory holds. What comes back is then a `Written`.
             **known: `bag`, the bag's columns, for models with bag effects whose bags have other
                 columns here than in the fit; `bag`, `labels`, `labels_are` and `skip_unmatched`

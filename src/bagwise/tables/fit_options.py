@@ -26,7 +26,7 @@ class ColumnOptions:
         categorical: columns of numbers that are categories.
         ordered: columns of ordered categories, with their levels.
         row_labels: a column with the labels of some rows, empty where they are not known. A labeled
-            row without a bag is a bag of its own. It is no feature.
+            row without a bag is a bag of its own. It is not a feature.
         context: columns of bags to learn from, see `tables.labels.bag_context`.
     """
 

@@ -71,8 +71,8 @@ def train_on_ray(
             if len(state.history) <= epochs_done:
                 raise WorkerError(
                     f"{state.lost or 'Ray Train failed'}, {ATTEMPTS} times without an epoch "
-                    "between; out of memory? What is done is kept; the same command goes on "
-                    "from there."
+                    "between; out of memory? What is done is kept; rerun the command to "
+                    "resume."
                 )
             epochs_done = len(state.history)
 
@@ -139,7 +139,7 @@ def _read(board: Any) -> _State:
     except ray.exceptions.RayError as error:
         reason = str(error).strip().splitlines()[0]
         raise WorkerError(
-            f"Ray is gone ({reason}). What is done is kept; the same command goes on from there."
+            f"Ray is gone ({reason}). What is done is kept; rerun the command to resume."
         ) from error
 
 

@@ -145,7 +145,7 @@ def _check_facts(facts: dict[str, Any], state: RunState) -> None:
     for name in facts.get("optimizer", {}):
         place, dot, _ = name.partition(".")
         if not (dot and place.isdecimal() and int(place) < parameters):
-            raise InputError(f"optimizer has {shown(name)}, which is no parameter's")
+            raise InputError(f"optimizer has {shown(name)}, which is not a parameter's")
     for index, row in enumerate(facts["history"]):
         if row["epoch"] != index + 1:
             raise wrong(row["epoch"], f"history[{index}].epoch", f"{index + 1}")
@@ -179,7 +179,7 @@ def _check_tensors(tensors: dict[str, torch.Tensor], state: RunState) -> None:
         try:
             torch.Generator().set_state(tensors[name])
         except RuntimeError as error:
-            raise InputError(f"{name!r} is no state of a random generator ({error})") from error
+            raise InputError(f"{name!r} is not a state of a random generator ({error})") from error
     for name, tensor in prefixed("optimizer", without_prefix("optimizer", tensors)).items():
         if tensor.isnan().any():
             raise InputError(f"{name!r} has NaN values, which training never keeps")

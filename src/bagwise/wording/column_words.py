@@ -26,7 +26,7 @@ def survey_weights(name: str, whole: bool) -> BagwiseWarning:
         f"the column {name!r} looks like survey weights, but is learned from like any other, and "
         "every row counts once. Leave it out with ",
         Option("exclude", name),
-        " if it is no feature.",
+        " if it is not a feature.",
         *(counts if whole else ()),
     )
 

@@ -288,7 +288,7 @@ def _encode_ordered(
 
 
 def level_texts(values: pa.Array, levels: Iterable[str]) -> pa.Array:
-    """Values as text without spaces around, null for a word of `MISSING` that is no level."""
+    """Values as text without spaces around, null for a word of `MISSING` that is not a level."""
     texts = pc.utf8_trim_whitespace(category_texts(values))
     return pc.if_else(
         pc.is_in(texts, value_set=pa.array(levels, pa.string())), texts, cleaned(texts)

@@ -26,7 +26,7 @@ class ColumnLearner:
         ordered: names of columns of ordered categories, and these, the lowest first.
         limits: how many texts of a column are counted.
         of_bags: names of columns that have one value in all rows of a bag: one that many rows share
-            is no code for a missing one, and none is cut.
+            is not a code for a missing one, and none is cut.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ColumnLearner:
                 raise InputError(f"{name!r} is both categorical and ordered; choose one.")
             if wanted and name in {*categorical, *ordered} and name not in wanted:
                 raise InputError(
-                    f"{name!r} is said to be of categories, but is no feature; add it to ",
+                    f"{name!r} is said to be of categories, but is not a feature; add it to ",
                     Option("features"),
                     ", or leave it out there.",
                 )

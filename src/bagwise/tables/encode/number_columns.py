@@ -186,7 +186,7 @@ def _beyond(sample: Floats, median: float, reach: float) -> _Side:
     values, counts = np.unique(sample[far], return_counts=True)
     with np.errstate(divide="ignore"):
         gaps = (values - median) / (np.array([max(last, median), *values[:-1]]) - median)
-    tail = len(values) - _coded(gaps, counts)  # values that are no codes
+    tail = len(values) - _coded(gaps, counts)  # values that are not codes
     codes, coded = tuple(values[tail:].tolist()), int(counts[tail:].sum())
     if not tail:
         return _Side(median + reach, codes, coded)

@@ -98,7 +98,7 @@ def mostly_numbers(column: pa.ChunkedArray) -> bool:
 
 
 def first_text(column: pa.ChunkedArray) -> tuple[int, str]:
-    """Row and text of the first cell that is no number, range or unknown."""
+    """Row and text of the first cell that is not a number, range or unknown."""
     cells = column.cast(pa.string()).to_pylist()
     found = (row for row, text in enumerate(cells) if text is not None and not _is_told(text))
     row = next(found, 0)
@@ -110,7 +110,7 @@ def _is_told(text: str) -> bool:
 
 
 def _numbers(texts: pa.Array) -> pa.Array | None:
-    """What texts say that are all different; None if one of them is no number."""
+    """What texts say that are all different; None if one of them is not a number."""
     try:
         return parsed(texts, "numeric")
     except ARROW_ERRORS:
@@ -173,7 +173,7 @@ def without_thousands(
 
 
 def _range(text: str) -> tuple[float, float] | None:
-    """The bounds that a text gives; None where it is no range.
+    """The bounds that a text gives; None where it is not a range.
 
     >>> _range("fewer than 5"), _range("1 to 4"), _range("12")
     ((0, 4), (1, 4), None)
@@ -251,7 +251,7 @@ def _refuse_odd_ranges(
         row, c = np.argwhere((low != np.rint(low)) & ~np.isnan(low))[0]
         raise InputError(
             f"{name} has {example!r} in the column {column!r}, a range of counts, but "
-            f"{low[row, c]:g} in {columns[c]!r} is no count; ranges of shares are not read. "
+            f"{low[row, c]:g} in {columns[c]!r} is not a count; ranges of shares are not read. "
             "Leave such cells empty and say ",
             Option("labels_are", "rounded"),
             ".",

@@ -1,4 +1,4 @@
-"""Columns of a label file that are no classes: numbers of rows, totals, columns without a name."""
+"""Columns of a label file that are not classes: numbers of rows, totals, columns without a name."""
 
 from __future__ import annotations
 

@@ -259,7 +259,7 @@ def _two_classes(
         totals, _ = numbers_of_cells({total: readable(table, total, name)}, name, LabelSpec())
         if ((own != np.rint(own)) & ~np.isnan(own) | (own > totals)).any():
             raise InputError(
-                f"{name} has {one!r} and {total!r}, but {one!r} is no count up to {total!r} in "
+                f"{name} has {one!r} and {total!r}, but {one!r} is not a count up to {total!r} in "
                 "every row; give counts, or leave the total out."
             )
         rest = totals - own

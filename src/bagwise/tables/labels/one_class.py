@@ -49,7 +49,7 @@ def _doubt_shares(labels: LabelTable, c: int, shares: FloatArray, sizes: IntArra
         )
         if labels.label_spec.kind == "auto":
             raise InputError(
-                f"{what} Nothing can be learned from means and other numbers that are no shares. "
+                f"{what} Nothing can be learned from means and other numbers that are not shares. "
                 "If they are shares of a larger group, say ",
                 Option("labels_are", "proportions"),
                 " for the nearest counts.",

@@ -29,7 +29,7 @@ class RowLabels:
         self._parts: list[IntArray] = []
 
     def update(self, batch: pa.RecordBatch) -> None:
-        """Take more rows; a label that is no class is an error that names the row."""
+        """Take more rows; a label that is not a class is an error that names the row."""
         texts = category_texts(batch.column(self.column))
         found = pc.index_in(texts, value_set=self._classes)
         bad = found.is_null().to_numpy(zero_copy_only=False)

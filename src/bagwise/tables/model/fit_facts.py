@@ -89,7 +89,7 @@ class BagsDiffer:
 
     @property
     def clearly(self) -> bool:
-        """Whether that is no chance, and large enough to matter."""
+        """Whether that is more than chance, and large enough to matter."""
         return self.p_value < 0.01 and self.log_odds > 0.2
 
 

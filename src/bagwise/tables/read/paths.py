@@ -63,7 +63,7 @@ def columns_of(value: str | Iterable[str] | None) -> list[str]:
 
 
 def paths_of(paths: Paths) -> list[Path]:
-    """The files that are meant, those in folders too; what is no table's is a ValueError."""
+    """The files that are meant, those in folders too; what is not a table's is a ValueError."""
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     files: list[Path] = []
     for item in given:

@@ -84,7 +84,7 @@ def _add(dots: Dots, texts: pa.Array) -> None:
 
 
 def _has_value(texts: pa.Array) -> bool:
-    """Whether a text is no word for a missing value; most often one of the first."""
+    """Whether a text is not a word for a missing value; most often one of the first."""
     return any(cleaned(part).null_count < len(part) for part in (texts[:100], texts[100:]))
 
 

@@ -91,7 +91,7 @@ def _convert(plain: pa.Array, kind: str, written: Written) -> pa.Array:
     types = (pa.types.is_date, pa.types.is_timestamp, pa.types.is_null)
     if any(test(plain.type) for test in types):
         return plain.cast(pa.timestamp("us"), safe=False)
-    raise pa.ArrowInvalid(f"{plain.type} is no date")
+    raise pa.ArrowInvalid(f"{plain.type} is not a date")
 
 
 def parsed(texts: pa.Array, kind: str) -> pa.Array:

@@ -40,7 +40,7 @@ class Asked:
         features: see `bagwise.read_bags`, also for the others.
         seed: of the bags by which logarithms are judged.
         context: columns of bags, see `tables.labels.bag_context`,
-        label_file: where those that are no means are.
+        label_file: where those that are not means are.
     """
 
     key: list[str]

@@ -103,7 +103,7 @@ def evaluate_table(
             if (place := unknown.index(True).as_py()) >= 0:
                 raise InputError(
                     f"the column {target!r} has {texts[place].as_py()!r} in row {row + place + 1}, "
-                    f"which is no class of the model; it knows {', '.join(model.classes)}."
+                    f"which is not a class of the model; it knows {', '.join(model.classes)}."
                 )
             there = classes.is_valid()
             labeled.append(there.to_numpy(zero_copy_only=False))

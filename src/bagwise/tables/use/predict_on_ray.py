@@ -95,18 +95,18 @@ def _check_folder(
     if not out.exists():
         return
     if not out.is_dir():
-        raise InputError(f"{out} is no folder; choose another name.")
+        raise InputError(f"{out} is not a folder; choose another name.")
     if out.samefile(model):
         raise InputError(f"{out} is the model itself; choose another folder for the output.")
     for entry in sorted(out.iterdir()):
         if any(entry.samefile(file) for file in inputs):
             raise InputError(f"{entry} is an input itself; choose another folder for the output.")
         if not entry.is_file():
-            raise InputError(f"{out} holds {entry.name}, which is no file; choose another folder.")
+            raise InputError(f"{out} holds {entry.name}, which is not a file; choose a new folder.")
         if not (force or is_prediction(entry, classes)):
             raise InputError(
-                f"{out} holds {entry.name}, which is no prediction of such a model; choose another "
-                "folder, or replace it with ",
+                f"{out} holds {entry.name}, which is not a prediction of such a model; choose a "
+                "new folder, or replace it with ",
                 Option("force", True),
                 ".",
             )

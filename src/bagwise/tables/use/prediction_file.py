@@ -138,7 +138,7 @@ def count_columns(classes: Sequence[str]) -> list[str]:
 
 
 def is_prediction(path: Path, classes: Sequence[str]) -> bool:
-    """Whether the last columns of a file are those of predictions; not if it is no table at all."""
+    """Whether the last columns of a file are those of predictions; False if it is not a table."""
     try:
         source = open_rows(path)
         added = source.folder_columns  # of its folder

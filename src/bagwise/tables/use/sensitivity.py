@@ -61,7 +61,7 @@ def strongest_columns(
 ) -> dict[tuple[int, int], tuple[str, float]]:
     """The column that would be the strongest hidden difference, by group and class, and how strong.
 
-    Columns that make the groups are no example of a hidden one.
+    Columns that make the groups are not examples of a hidden one.
     """
     from bagwise.likelihood.confounding import column_strengths, contrast_slopes
 
