@@ -39,7 +39,7 @@ types: $(READY) ## check types
 	$(BIN)/mypy
 
 docs: $(READY_DOCS) ## build the documentation site into build/site; warnings and failing examples are errors
-	$(BIN)/python -m sphinx -W --keep-going -E -a -b html docs build/site
+	$(BIN)/python -m sphinx -W --keep-going -E -a -j auto docs build/site
 
 bench: $(READY) ## measure everything again and write docs/benchmarks.md (a quarter of an hour)
 	$(BIN)/python benchmarks/page.py

@@ -6,10 +6,10 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
-import gallery_pictures  # noqa: E402
 from sphinx_gallery.sorting import ExplicitOrder  # noqa: E402
 
 import bagwise  # noqa: E402
+import gallery_pictures  # noqa: E402
 
 project = "Bagwise"
 version = release = bagwise.__version__
@@ -71,6 +71,7 @@ sphinx_gallery_conf = {
     "within_subsection_order": ExplicitOrder([f"plot_{name}.py" for name in GALLERY]),
     "image_scrapers": (gallery_pictures.scraper,),
     "reset_modules": (gallery_pictures.use_style,),
+    "parallel": True,  # as many at a time as -j says
     "run_stale_examples": True,  # what they show depends on all of Bagwise
     "only_warn_on_example_error": False,
     "abort_on_example_error": False,  # all failures are told; each makes the build fail

@@ -1,4 +1,4 @@
-"""Docstrings as they are written for people: `name` is a link or code, indented formulas are literal."""
+"""Docstrings as people write them: `name` is a link or code, indented formulas are literal."""
 
 import re
 from itertools import pairwise

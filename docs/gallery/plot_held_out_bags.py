@@ -16,13 +16,13 @@ from bagwise import BagKFold, BagLogisticRegression, bag_scorer
 X, y = load_digits(return_X_y=True)
 order = np.random.default_rng(0).permutation(len(X))
 X, y = X[order], y[order]
-X, y, new_X, new_y = X[:1000], y[:1000], X[1000:], y[1000:]
+X, y, new, truth = X[:1000], y[:1000], X[1000:], y[1000:]
 bags = np.arange(1000) // 20
 counts = {bag: np.bincount(y[bags == bag], minlength=10) for bag in range(50)}
 
 # %%
-# ``BagKFold`` never splits a bag, and ``bag_scorer`` is the log-likelihood of held-out counts. Both
-# fit into scikit-learn's grid search. No label is used.
+# ``BagKFold`` never splits a bag, and ``bag_scorer`` is the log-likelihood of held-out counts.
+# Both fit into scikit-learn's grid search. No label is used.
 
 ridges = [0.1, 1, 10, 100, 1000]
 search = GridSearchCV(
@@ -35,7 +35,7 @@ scores = search.cv_results_["mean_test_score"]
 # The truth to compare with: the accuracy on new digits, whose labels nobody used.
 
 accuracy = [
-    BagLogisticRegression(ridge=ridge).fit(X, bags, counts).score(new_X, new_y) for ridge in ridges
+    BagLogisticRegression(ridge=ridge).fit(X, bags, counts).score(new, truth) for ridge in ridges
 ]
 figure, (top, bottom) = plt.subplots(2, 1, figsize=(8, 5), sharex=True)
 figure.set_label(
@@ -45,7 +45,7 @@ figure.set_label(
 best = int(np.argmax(scores))
 for axis, values, color, title in (
     (top, scores, "#0072b2", "Held-out counts: log-likelihood per row, without any label"),
-    (bottom, accuracy, "#d55e00", "New digits told right, which nobody knows"),
+    (bottom, accuracy, "#d55e00", "New digits told right, which needs labels"),
 ):
     axis.plot(ridges, values, "o-", color=color, markersize=5)
     axis.plot(ridges[best], values[best], "o", color=color, markersize=13, markerfacecolor="none")

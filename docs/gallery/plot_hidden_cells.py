@@ -66,9 +66,8 @@ for (name, model), color, shift in zip(
         color=color,
         textcoords="offset points",
     )
-    print(
-        f"{name}: interval of the reward {effects['low'].iloc[-1]:.2f} to {effects['high'].iloc[-1]:.2f}"
-    )
+    low, high = effects.loc["any", ["low", "high"]]
+    print(f"{name}: interval of the reward {low:.2f} to {high:.2f}")
 axes.plot(
     [truth[column] for column in order],
     range(len(order)),

@@ -40,13 +40,15 @@ for method, color, name in (
     )
 axes.axhline(supervised, color="#d55e00", linewidth=1.5)
 axes.annotate(
-    "true labels", (1024, supervised), (10, -4), color="#d55e00", textcoords="offset points"
+    "true labels", (1024, supervised), (10, 6), color="#d55e00", textcoords="offset points"
 )
 axes.grid(axis="y")
 axes.grid(visible=False, axis="x")
 axes.set_xscale("log", base=2)
 axes.set_xlim(1.7, 8000)
-axes.set_xticks(sorted(mean["cc"].index), sorted(mean["cc"].index))
+sizes = [int(size) for size in sorted(mean["cc"].index)]
+axes.set_xticks(sizes, sizes)
+axes.set_ylim(0.69, 0.93)
 axes.minorticks_off()
 axes.yaxis.set_major_formatter("{x:.0%}")
 axes.set_xlabel("images in a bag")
@@ -59,4 +61,5 @@ plt.show()
 print((100 * mean.unstack(0)[["cc", "dllp"]].dropna()).round(1).to_string())
 
 # %%
-# :doc:`The whole experiment </about/results/encoder/index>` has its protocol and published figures.
+# :doc:`The whole experiment </about/results/encoder/index>` has its protocol and published
+# figures.

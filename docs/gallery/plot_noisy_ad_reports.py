@@ -30,8 +30,8 @@ def accuracy(counts, **how):
 
 
 # %%
-# A customer changes one count of a report by 1, or two if the other brand was bought: noise of scale
-# 2 / epsilon keeps the budget epsilon. The smaller it is, the better the privacy. With
+# A customer changes one count of a report by 1, or two if the other brand was bought: noise of
+# scale 2 / epsilon keeps the budget epsilon. The smaller it is, the better the privacy. With
 # ``labels_are=DiscreteLaplace(...)`` the likelihood sums over the counts that the noise may hide.
 
 budgets, told, ignored = [2, 1, 0.5, 0.25], [], []

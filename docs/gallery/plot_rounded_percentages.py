@@ -2,8 +2,8 @@
 Rounded percentages
 ===================
 
-Schools publish which share of their pupils got into fights, rounded to tens: a school with "10%" may
-have anything from 5% to 15%. Can one still learn who fights?
+Schools publish which share of their pupils got into fights, rounded to tens: a school with "10%"
+may have anything from 5% to 15%. Can one still learn who fights?
 """
 
 import matplotlib.pyplot as plt
@@ -85,8 +85,8 @@ axes.set_title("Who fights, told by rounded shares of 568 schools")
 plt.show()
 
 # %%
-# What one learns: rounding to tens costs little, as long as the model knows of it. How far the effects
-# are from those of the pupils' own answers:
+# What one learns: rounding to tens costs little, as long as the model knows of it. How far the
+# effects are from those of the pupils' own answers:
 
 for name, effects in (("rounded shares", as_rounded), ("exact counts", from_counts)):
     part = effects.set_index("column")

@@ -2,15 +2,15 @@
 Some labeled rows
 =================
 
-Labels of single rows are dear, counts are cheap. How many labeled rows are counts of bags worth, and
-what do both together give?
+Labels of single rows are dear, counts are cheap. How many labeled rows are counts of bags worth,
+and what do both together give?
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from sklearn.datasets import load_breast_cancer
-from sklearn.linear_model import LogisticRegressionCV
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -37,10 +37,7 @@ for size in sizes:
         model = bagwise.fit(rows, **known, row_labels="known" if size else None)
         together.append(model.evaluate(new, target="truth").accuracy)
         if size:
-            supervised = make_pipeline(
-                StandardScaler(),
-                LogisticRegressionCV(cv=3, use_legacy_attributes=False, l1_ratios=(0,)),
-            )
+            supervised = make_pipeline(StandardScaler(), LogisticRegression())
             supervised.fit(rows.loc[chosen, features], rows.loc[chosen, "truth"])
             alone.append(supervised.score(new[features], new["truth"]))
 together, alone = np.reshape(together, (-1, 2)), np.reshape(alone, (-1, 2))

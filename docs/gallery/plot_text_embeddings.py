@@ -46,9 +46,9 @@ for place, key in enumerate(names):
 axes.annotate(
     "new tweets",
     (mean["new_tweets"]["day + hour"], 4),
-    (0, 14),
+    (-10, -4),
     color="#0072b2",
-    ha="center",
+    ha="right",
     textcoords="offset points",
 )
 axes.annotate(
@@ -71,6 +71,7 @@ axes.annotate(
 axes.set_yticks(range(5), [f"{name}\n{bags.get(key)} counts" for key, name in names.items()])
 axes.set_ylim(-0.9, 4.7)
 axes.set_xlim(0.75, 0.95)
+axes.set_xticks([0.75, 0.8, 0.85, 0.9, 0.95])
 axes.xaxis.set_major_formatter("{x:.0%}")
 axes.set_title("Tweets whose telephone is told right, counted by")
 plt.show()

@@ -21,7 +21,7 @@ tables = {
     name: pd.crosstab(customers[name], customers["Purchase"]).reset_index()
     for name in ("store_and_time", "loyalty")
 }
-features = ["PriceCH", "PriceMM", "DiscCH", "DiscMM", "LoyalCH"]
+features = ["PriceCH", "PriceMM", "DiscCH", "DiscMM"]
 known = dict(features=features, model="linear", progress=False)
 
 # %%
@@ -64,11 +64,12 @@ axes.set_title("Customers whose brand is told right, counted by")
 plt.show()
 
 # %%
-# What one learns is also what a publisher gives away: two tables say more of single people than one.
+# What one learns is also what a publisher gives away: two tables say more of single people than
+# one.
 
 for title, right in results.items():
     print(f"{title:30} {right:.1%}")
 
 # %%
-# :doc:`Several groupings </groupings>` explains the joint posterior, :doc:`privacy </privacy>` how to
-# measure what tables give away.
+# :doc:`Several groupings </groupings>` explains the joint posterior, :doc:`privacy </privacy>`
+# how to measure what tables give away.

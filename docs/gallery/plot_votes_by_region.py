@@ -88,6 +88,6 @@ print(f"and by {(shares['truth'] - overall).abs().mean():.1%} if all groups vote
 print(model.evaluate(voters, target="vote"))
 
 # %%
-# Intervals rest on an assumption that no count can check: people who say the same of themselves vote
-# alike in every state. :doc:`From a table to predictions </tables>` explains intervals, and
+# Intervals rest on an assumption that no count can check: people who say the same of themselves
+# vote alike in every state. :doc:`From a table to predictions </tables>` explains intervals, and
 # :doc:`ecological inference </ecological>` what no method can see.

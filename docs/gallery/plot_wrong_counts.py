@@ -20,8 +20,8 @@ wrong = ["California", "Maryland", "Oklahoma"]
 counts.loc[wrong, ["other", "Trump"]] = counts.loc[wrong, ["Trump", "other"]].to_numpy()
 
 # %%
-# ``fit`` predicts each bag by models that have not seen it. Bags whose counts are very improbable are
-# listed in ``facts.surprising``, in ``summary()`` and in the report.
+# ``fit`` predicts each bag by models that have not seen it. Bags whose counts are very improbable
+# are listed in ``facts.surprising``, in ``summary()`` and in the report.
 
 features = ["age", "female", "collegeed", "racef", "ideo", "pid7na", "bornagain"]
 model = bagwise.fit(

@@ -106,7 +106,8 @@ class LLPClassifier(Predictions):
         best_epoch_: the epoch whose weights the model has; None of maximum likelihood.
         likelihood_: ridge and objective of maximum likelihood, see
             `bagwise.likelihood.fit_summary.LikelihoodFit`; None of other fits.
-        coef_, intercept_: of a linear model, in the units of X.
+        coef_: coefficients of a linear model, in the units of X.
+        intercept_: its intercepts.
         n_features_in_: columns of X.
 
     >>> from sklearn.datasets import load_iris
