@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+READY_DOCS := $(VENV)/ready-docs
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow test-all test-lowest fuzz lint types bench clean
+.PHONY: help demo test test-slow test-all test-lowest fuzz lint types docs bench clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -37,6 +38,9 @@ lint: $(READY) ## check style and formatting
 types: $(READY) ## check types
 	$(BIN)/mypy
 
+docs: $(READY_DOCS) ## build the documentation site into build/site; warnings and failing examples are errors
+	$(BIN)/python -m sphinx -W --keep-going -E -a -j auto docs build/site
+
 bench: $(READY) ## measure everything again and write docs/benchmarks.md (a quarter of an hour)
 	$(BIN)/python benchmarks/page.py
 
@@ -47,4 +51,8 @@ clean: ## remove the environment, caches and compiled kernels
 $(READY): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[dev]'
+	@touch $@
+
+$(READY_DOCS): $(READY)
+	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[docs]'
 	@touch $@

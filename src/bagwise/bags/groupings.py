@@ -210,7 +210,7 @@ class Groupings:
 
     @cached_property
     def unnested(self) -> Unnested:
-        """The same knowledge, where bags lie within others: the outer ones without the inner ones.
+        """The same knowledge, but of bags that hold others only what is outside of these.
 
         If the counts of an inner bag are exact, those of the outer bag say something of its other
         rows alone, namely what is left of them. So the total of a county and the counts of all its

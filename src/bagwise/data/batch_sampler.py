@@ -86,7 +86,7 @@ class BagBatchSampler(Sampler[list[int]]):
 
     @property
     def sampler(self) -> BagBatchSampler:
-        """Itself: Lightning calls `set_epoch` of a batch sampler's `sampler`."""
+        """The sampler itself; Lightning calls `set_epoch` of a batch sampler's `sampler`."""
         return self
 
     def set_epoch(self, epoch: int) -> None:

