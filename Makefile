@@ -1,9 +1,8 @@
-# Every target sets up what it needs: a virtual environment in .venv, installed from constraints.txt.
+# Every target sets up what it needs, and no more, in .venv, with the versions of constraints.txt.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-READY := $(VENV)/ready
-READY_DOCS := $(VENV)/ready-docs
+READY := $(VENV)/ready-dev
 CONSTRAINTS := constraints.txt
 
 .PHONY: help demo test test-slow test-all test-lowest fuzz lint types docs bench clean
@@ -11,7 +10,7 @@ CONSTRAINTS := constraints.txt
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
-demo: $(READY) ## all methods on handwritten digits in bags: a table and a picture
+demo: $(VENV)/ready-demo ## all methods on handwritten digits in bags: a table and a picture
 	@$(BIN)/python -m bagwise.demo
 
 test: $(READY) ## test the mathematics, losses, methods, estimator and tables, and every docstring's example
@@ -38,7 +37,7 @@ lint: $(READY) ## check style and formatting
 types: $(READY) ## check types
 	$(BIN)/mypy
 
-docs: $(READY_DOCS) ## build the documentation site into build/site; warnings and failing examples are errors
+docs: $(VENV)/ready-docs ## build the documentation site into build/site; warnings and failing examples are errors
 	$(BIN)/python -m sphinx -W --keep-going -E -a -j auto docs build/site
 
 bench: $(READY) ## measure everything again and write docs/benchmarks.md (a quarter of an hour)
@@ -48,11 +47,11 @@ clean: ## remove the environment, caches and compiled kernels
 	rm -rf $(VENV) .venv-lowest build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml $(CONSTRAINTS)
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[dev]'
-	@touch $@
+extras_demo := torch,plots
+extras_dev := dev
+extras_docs := docs
 
-$(READY_DOCS): $(READY)
-	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[docs]'
+$(VENV)/ready-%: pyproject.toml $(CONSTRAINTS)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[$(extras_$*)]'
 	@touch $@
