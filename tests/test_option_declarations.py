@@ -75,6 +75,9 @@ def test_a_sweep_file_sets_every_setting(name: str, tmp_path: Path) -> None:
         "schedule_options": '{gamma = 0.5}\nschedule = "exponential"',
         "augment": '"weak"',
         "drop_last": "true",
+        "precision": '"bf16"',
+        "accumulate_batches": "4",
+        "compile": "true",
     }
     epochs = "" if name == "epochs" else "epochs = 3"
     path = tmp_path / "sweep.toml"
