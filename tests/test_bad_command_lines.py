@@ -122,6 +122,7 @@ FITS = {
     "a file for the model": ("--out", "rows.csv"),
     "a folder of other things": ("--out", "."),
     "a name that is too long": ("--out", "x" * 5000),
+    "a URI for the model": ("--out", "s3://bucket/model"),
     "a store within the model": ("--memory", "1GB", "--store", "new/store"),
     "a store that is a file": ("--memory", "1GB", "--store", "rows.csv"),
     "workers without Ray": ("--workers", "3"),
