@@ -66,6 +66,7 @@ def check(run_pages: ModuleType, text: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_readme_runs_and_prints_what_it_shows(run_pages: ModuleType, folder: Path) -> None:
     check(run_pages, README)
     assert (folder / "predictions.csv").exists()
@@ -126,7 +127,12 @@ def test_links_lead_somewhere(name: str) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_options_in_commands_exist(name: str) -> None:
-    for command, rest in re.findall(r"^    bagwise (\w+)(.*)", (ROOT / name).read_text(), re.M):
+    text = (ROOT / name).read_text()
+    shells = "\n".join(re.findall(r"^```sh\n(.*?)^```", text, re.M | re.S))
+    for command, rest in [
+        *re.findall(r"^    bagwise (\w+)(.*)", text, re.M),
+        *re.findall(r"^bagwise (\w+)(.*)", shells, re.M),
+    ]:
         shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output
         for option in re.findall(r"--[a-z-]+", rest):
             assert option in shown, (command, option)
