@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import bagwise
+from bagwise.losses.modules import LossModule
 from bagwise.paper import sweep_file
 from bagwise.storage import model_folder
 from bagwise.tables.encode import columns
@@ -42,6 +43,14 @@ def test_every_public_name_is_in_the_reference_once() -> None:
     text = "\n".join(page.read_text() for page in REFERENCE.glob("*.md"))
     listed = re.findall(r"^   bagwise\.(\w+)$", text, re.MULTILINE)
     assert sorted(listed) == sorted(bagwise.__all__)
+
+
+def test_every_public_name_has_an_example() -> None:
+    for name in bagwise.__all__:
+        thing = getattr(bagwise, name)
+        if isinstance(thing, type) and issubclass(thing, (Exception, LossModule)):
+            continue  # errors need none, and the modules show how each is called
+        assert ">>>" in (thing.__doc__ or ""), name
 
 
 def test_every_page_of_the_reference_is_in_its_index() -> None:

