@@ -48,8 +48,8 @@ without_noise = accuracy(exact)
 
 figure, axes = plt.subplots()
 figure.set_label(
-    "Accuracy by privacy budget. A model that knows of the noise loses little down to a budget of 1; "
-    "counts taken at face value do worse the stronger the noise."
+    "Accuracy by privacy budget. A model that knows of the noise loses little down to a budget of "
+    "1; counts taken at face value do worse the stronger the noise."
 )
 places = range(len(budgets))
 for values, color, name in (

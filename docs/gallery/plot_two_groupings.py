@@ -40,8 +40,8 @@ for names in (["store_and_time"], ["loyalty"], ["store_and_time", "loyalty"]):
 
 figure, axes = plt.subplots(figsize=(8, 2.9))
 figure.set_label(
-    "Share of customers whose brand is labeled correctly: by store and weeks, by loyalty, and by both, "
-    "which is best."
+    "Share of customers whose brand is labeled correctly: by store and weeks, by loyalty, and by "
+    "both, which is best."
 )
 bars = axes.barh(
     list(results), list(results.values()), height=0.55, color=["#9aa5b1", "#9aa5b1", "#0072b2"]
