@@ -165,7 +165,8 @@ async function open(page) {
   for (const words of SEARCHES) {
     [doc] = await open("search.html?q=" + encodeURIComponent(words));
     for (let i = 0; i < 40 && !doc.querySelector("#search-results li a"); i++) await wait(250);
-    facts.searches[words] = [...doc.querySelectorAll("#search-results li a")].map((a) => a.textContent);
+    const answers = [...doc.querySelectorAll("#search-results li a")];
+    facts.searches[words] = answers.map((a) => a.textContent);
   }
   facts.walk = [];
   await open("index.html");

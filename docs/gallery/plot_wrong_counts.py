@@ -77,9 +77,9 @@ axes.set_title("Two of three mixed-up states stand out")
 plt.show()
 
 # %%
-# California and Maryland are found. The District of Columbia really is unusual: nobody in this sample
-# voted for Trump there. Oklahoma cannot be found: its two counts are so close that mixing them up
-# hardly matters.
+# California and Maryland are found. The District of Columbia really is unusual: nobody in this
+# sample voted for Trump there. Oklahoma cannot be found: its two counts are so close that mixing
+# them up hardly matters.
 
 print(counts.loc[[*wrong, "District of Columbia"]])
 
