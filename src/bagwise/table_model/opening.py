@@ -147,5 +147,10 @@ _PLACE = ("store", "ray", "limits", "command", "keep_counts")
 
 
 def load(folder: str | Path) -> TableModel:
-    """A model that `fit` or `TableModel.save` has written."""
+    """A model that `fit` or `TableModel.save` has written.
+
+    >>> load("model")
+    Traceback (most recent call last):
+    bagwise.errors.InputError: there is no folder model; give the folder of a fitted model.
+    """
     return TableModel(FittedTable.load(Path(folder)))
