@@ -22,6 +22,7 @@ from bagwise.posterior._bethe import (
     totals,
     without,
 )
+from bagwise.posterior._costs import costs
 from bagwise.posterior._engine import KERNELS, Engine, posterior
 from bagwise.posterior._kernels import LARGE, inline, kernel, over_bags
 from bagwise.posterior._result import Posterior, Values, windows_of
@@ -34,7 +35,6 @@ from bagwise.posterior.poisson_binomial import cardinality_probability, cardinal
 TOLERANCE = 1e-3
 MAX_ITERATIONS = 200
 _ROUGHER = 10.0  # times the tolerance: where a fixed point is only corrected, not returned
-_FAST = 0.3  # of the change before: changes that fall so fast go on doing so
 _LARGE_COUNT = 80  # instances a class from which `large_bags` is faster, if counts are exact
 
 
@@ -97,9 +97,9 @@ def bethe_posterior(
         log_probs: (N, C) logarithms of class probabilities; rows need not be normalized.
         bags: sizes and counts of the bags of these N instances.
         correction: False gives the plain Bethe weights and their lower bound of the log-likelihood.
-        tolerance: iterations end when no weight changes by more than this, or is about to, if
-            changes fall fast. Those for the first of two fixed points end at ten times as much: it
-            is only where the correction starts, and is best not followed where convergence is slow.
+        tolerance: iterations end when no weight changes by more than this. Those for the first of
+            two fixed points end at ten times as much: it is only where the correction starts, and
+            is best not followed where convergence is slow.
         max_iterations: bags that need more are counted in a warning. Rows always sum to 1, and
             columns to the counts, within 1e-7; should that not be reached, a warning says so.
 
@@ -180,7 +180,7 @@ def fill_bethe(
         index = index[~is_large]
     sharp = index[bags.is_sharp[index]]
     if len(sharp):
-        over_bags(run, sharp, 50.0 * bags.sizes[sharp] ** 2)
+        over_bags(run, sharp, costs(bags)[1][sharp])
     if len(sharp) < len(index):
         soft = index[~bags.is_sharp[index]]
         over_bags(run_potentials, soft, 20.0 * bags.n_classes * bags.sizes[soft] ** 2)
@@ -277,7 +277,6 @@ def _propagate(
     rest = np.empty(K)  # the same without the class at hand
     moved = np.empty(K)
     converged = False
-    last = 0.0
     for _ in range(max_iterations):
         change = 0.0
         add_up(joint, total)
@@ -290,10 +289,9 @@ def _propagate(
                 total[k] = rest[k] + joint[a, k]
                 moved[k] = joint[a, k] / total[k] - before
             change = max(change, largest(moved))
-        converged = change < tolerance or (change < _FAST * last and change**2 / last < tolerance)
+        converged = change < tolerance
         if converged:
             break
-        last = change
     for k in range(K):
         for a in range(A):
             messages[k, a] = sent[a, k]
