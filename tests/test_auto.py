@@ -120,7 +120,7 @@ def test_bags_are_computed_exactly_where_that_takes_at_most_three_times_as_long(
     K: int, C: int
 ) -> None:
     log_probs, bags = informed_bags(2, K, 20, 0.3, C)
-    exact, bethe = costs(bags)
+    exact, bethe, _ = costs(bags)
     quick = (exact <= 3 * bethe) | (C == 2)
     assert bag_posterior(log_probs, bags).engine == ["exact" if q else "bethe" for q in quick]
     limited = bag_posterior(log_probs, bags, max_states=2**16)
@@ -133,9 +133,10 @@ def test_what_is_told_from_counts_is_their_terms_by_the_constants() -> None:
     of_exact, of_bethe = terms(bags)
     np.testing.assert_allclose(of_exact[1], [1, 120, 3 * 11, 3 * 11 * 13 * 19, 3 * 11 * 13 * 19])
     np.testing.assert_allclose(of_bethe[2], [1, 21, 49])
-    exact, bethe = costs(bags)
+    exact, bethe, classes = costs(bags)
     np.testing.assert_allclose(of_exact @ EXACT, exact)
     np.testing.assert_allclose(of_bethe @ BETHE, bethe)
+    assert classes.tolist() == [1, 3, 3]
     weighted, _ = terms(Bags([2], [[10, 30]], weights=[15, 25]))
     np.testing.assert_allclose(weighted[0, 3], 2 * 11 * 31)
 

@@ -338,8 +338,8 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         rows, targets = self._matched(X, bags, proportions, labels_are)
         log_probs = log_softmax(self._logits(rows)[targets.order], axis=-1)
         posterior = np.empty(log_probs.shape)
-        found = bag_posterior(log_probs, targets.bags, max_states=AUTO_STATES)
-        posterior[targets.order] = found.weights
+        given_counts = bag_posterior(log_probs, targets.bags, max_states=AUTO_STATES)
+        posterior[targets.order] = given_counts.weights
         labels = np.empty(len(log_probs), dtype=self.classes_.dtype)
         labels[targets.order] = self.classes_[most_probable_labeling(log_probs, targets.bags)]
         return posterior, labels

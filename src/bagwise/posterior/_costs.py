@@ -6,6 +6,8 @@ faster or slower, at both nearly alike: their ratio is what `auto` goes by.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bagwise.bags import Bags, FloatArray, IntArray
@@ -17,17 +19,25 @@ PRUNED_STATE = 7.0
 """Of a state and class of the pruned lattice."""
 
 
-def costs(bags: Bags) -> tuple[FloatArray, FloatArray]:
-    """(B,) nanoseconds of `exact`, and of `bethe`: the `terms` weighted by the constants above."""
-    exact, bethe = np.empty(len(bags)), np.empty(len(bags))
-    _costs(bags.max_counts, bags.sizes, bags.totals, EXACT, BETHE, exact, bethe)
-    return exact, bethe
+class Costs(NamedTuple):
+    """What is told of bags.
+
+    Attributes:
+        exact: (B,) nanoseconds of `exact`, `terms` weighted by `EXACT`.
+        bethe: (B,) nanoseconds of `bethe`, in the same way.
+        classes: (B,) how many classes occur.
+    """
+
+    exact: FloatArray
+    bethe: FloatArray
+    classes: FloatArray
 
 
-def affordable_states(bags: Bags, nanoseconds: FloatArray) -> FloatArray:
-    """(B,) states of the pruned lattice for which so much time is enough."""
-    classes: FloatArray = (bags.max_counts > 0).sum(axis=1)
-    return nanoseconds / (PRUNED_STATE * classes)
+def costs(bags: Bags) -> Costs:
+    """The costs of bags by their counts, or by the largest possible ones."""
+    exact, bethe, classes = np.empty((3, len(bags)))
+    _costs(bags.max_counts, bags.sizes, bags.totals, EXACT, BETHE, exact, bethe, classes)
+    return Costs(exact, bethe, classes)
 
 
 def terms(bags: Bags) -> tuple[FloatArray, FloatArray]:
@@ -40,13 +50,12 @@ def terms(bags: Bags) -> tuple[FloatArray, FloatArray]:
         bethe       1, K A, K^2
     """
     exact, bethe = np.empty((len(EXACT), len(bags))), np.empty((len(BETHE), len(bags)))
-    other = np.empty(len(bags))
+    other, classes = np.empty((2, len(bags)))
     known = bags.max_counts, bags.sizes, bags.totals
-    none = (0.0,) * len(EXACT), (0.0,) * len(BETHE)
     for i, unit in enumerate(np.eye(len(EXACT))):
-        _costs(*known, tuple(unit), none[1], exact[i], other)
+        _costs(*known, tuple(unit), BETHE, exact[i], other, classes)
     for i, unit in enumerate(np.eye(len(BETHE))):
-        _costs(*known, none[0], tuple(unit), other, bethe[i])
+        _costs(*known, EXACT, tuple(unit), other, bethe[i], classes)
     return exact.T, bethe.T
 
 
@@ -59,6 +68,7 @@ def _costs(
     of_bethe: tuple[float, ...],
     exact: FloatArray,
     bethe: FloatArray,
+    classes: FloatArray,
 ) -> None:
     for bag in range(len(counts)):
         K, A, states, n, m = totals[bag], 0, 1.0, 0, 0
@@ -79,3 +89,4 @@ def _costs(
         )
         rows = 1.0 * sizes[bag]
         bethe[bag] = of_bethe[0] + of_bethe[1] * rows * A + of_bethe[2] * rows**2
+        classes[bag] = A

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray
-from bagwise.posterior._costs import affordable_states, costs
+from bagwise.posterior._costs import PRUNED_STATE, Costs, costs
 from bagwise.posterior._engine import KERNELS, Engine, posterior
 from bagwise.posterior._result import Posterior, Values
 from bagwise.posterior.bethe import fill_bethe
@@ -18,7 +18,7 @@ from bagwise.posterior.pruned import HOPE, fill_pruned
 AUTO_STATES = 2**16
 """`max_states` where a result is published: `exact` then takes up to a millisecond a bag or two."""
 
-_BY_COST = -1.0  # in place of `max_states`
+_BY_TIME = -1.0  # in place of `max_states`
 _LONGER = 3.0  # times as long as `bethe`: what `exact` may take
 _PRUNED_LONGER = 1.5  # and the pruned lattice, which may be computed in vain
 _NO_HOPE = 0.8  # `pruned.HOPE` where a trial in vain costs more than what is gained
@@ -63,32 +63,28 @@ def auto_posterior(
     ['exact', 'exact']
     """
     if max_states is None:
-        return posterior("auto", log_probs, bags, (_BY_COST,))
+        return posterior("auto", log_probs, bags, (_BY_TIME,))
     STATES(max_states, "max_states")
     return posterior("auto", log_probs, bags, (max_states,))
 
 
 def is_small(bags: Bags, max_states: float) -> npt.NDArray[np.bool_]:
     """(B,) whether the lattice of the whole bag is computed."""
-    return _is_small(bags, max_states, lattice_states(bags))
+    return _is_small(bags, costs(bags), max_states)
 
 
-def _is_small(bags: Bags, max_states: float, states: FloatArray) -> npt.NDArray[np.bool_]:
-    small: npt.NDArray[np.bool_] = states <= _most_states(bags, max_states)
-    if max_states == _BY_COST:
-        exact, bethe = costs(bags)
-        small &= (exact <= _LONGER * bethe) | _two_classes(bags) | ~bags.is_sharp
-    return small | (is_pair(bags) & bags.is_sharp)
+def _is_small(bags: Bags, told: Costs, max_states: float) -> npt.NDArray[np.bool_]:
+    by_time: npt.NDArray[np.bool_] = (told.exact <= _LONGER * told.bethe) | (told.classes <= 2)
+    if max_states == _BY_TIME and bags.potentials is None:
+        return by_time
+    by_states = lattice_states(bags) <= _most_states(told, max_states)
+    by_states |= is_pair(bags) & bags.is_sharp
+    return np.where(bags.is_sharp, by_time, by_states) if max_states == _BY_TIME else by_states
 
 
-def _most_states(bags: Bags, max_states: float) -> FloatArray:
-    most = AUTO_STATES if max_states == _BY_COST else max_states
-    return np.where(_two_classes(bags), max(most, MAX_STATES), most)
-
-
-def _two_classes(bags: Bags) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = (bags.max_counts > 0).sum(axis=1) <= 2
-    return found
+def _most_states(told: Costs, max_states: float) -> FloatArray:
+    most = AUTO_STATES if max_states == _BY_TIME else max_states
+    return np.where(told.classes <= 2, max(most, MAX_STATES), most)
 
 
 def fill_auto(
@@ -102,21 +98,19 @@ def fill_auto(
     """What `Engine.fill` of the engine does; fills `bound` (B,) too, where it is wanted."""
     bound = np.empty(len(bags)) if bound is None else bound
     bound[:] = 0.0
-    states = lattice_states(bags)
-    small = _is_small(bags, max_states, states)
-    if bags.potentials is None and small.all():
-        fill_exact(np.arange(len(bags)), states, log_p, bags, log_likelihood, weights)
-        return
-    sharp = bags.is_sharp
-    fill_exact(np.flatnonzero(small & sharp), states, log_p, bags, log_likelihood, weights)
+    told = costs(bags)
+    small, sharp = _is_small(bags, told, max_states), bags.is_sharp
+    exact = np.flatnonzero(small & sharp)
+    fill_exact(exact, lattice_states(bags), log_p, bags, log_likelihood, weights)
     large = np.flatnonzero(~small & sharp)
     if len(large):
         most, hope = np.full(len(bags), max_states / _PRUNED), HOPE
-        if max_states == _BY_COST:
-            most, hope = affordable_states(bags, _PRUNED_LONGER * costs(bags)[1]), _NO_HOPE
+        if max_states == _BY_TIME:
+            time = _PRUNED_LONGER * told.bethe
+            most, hope = time / (PRUNED_STATE * told.classes), _NO_HOPE
         large = fill_pruned(large, log_p, bags, log_likelihood, weights, bound, most, hope)
     if bags.potentials is not None:
-        limits = _most_states(bags, max_states)
+        limits = _most_states(told, max_states)
         for limit in np.unique(limits[~sharp]):
             soft = np.flatnonzero(~sharp & (limits == limit))
             states = fill_exact_potentials(soft, log_p, bags, log_likelihood, weights, limit)

@@ -180,7 +180,7 @@ def fill_bethe(
         index = index[~is_large]
     sharp = index[bags.is_sharp[index]]
     if len(sharp):
-        over_bags(run, sharp, costs(bags)[1][sharp])
+        over_bags(run, sharp, costs(bags).bethe[sharp])
     if len(sharp) < len(index):
         soft = index[~bags.is_sharp[index]]
         over_bags(run_potentials, soft, 20.0 * bags.n_classes * bags.sizes[soft] ** 2)

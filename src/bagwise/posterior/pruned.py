@@ -46,12 +46,12 @@ def fill_pruned(
     """
     done = np.zeros(len(bags), dtype=np.bool_)
     found = (log_likelihood, weights, bound, done)
-    most = np.minimum(np.maximum(most, 1.0), _MOST).astype(np.int64)
+    limits = np.minimum(np.maximum(most, 1.0), _MOST).astype(np.int64)
     tried = index[bags.totals[index] <= _LARGEST]
 
     def run(part: IntArray) -> None:
         offsets, copies = bags.offsets, bags.copies
-        _pruned(part, log_p, offsets, copies, bags.min_counts, most, hope, cut, tolerance, *found)
+        _pruned(part, log_p, offsets, copies, bags.min_counts, limits, hope, cut, tolerance, *found)
 
     over_bags(run, tried, 50.0 * bags.sizes[tried] ** 2)
     return index[~done[index]]
