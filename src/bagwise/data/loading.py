@@ -125,8 +125,8 @@ def _collate_named(items: Sequence[Any]) -> dict[str, Any]:
     if _KNOWN not in names or len(names) == 1:
         raise InputError(
             f"an item of the dataset has the names {names}; instances are expected, and the label "
-            f"counts (C,) of the bag as {_KNOWN!r}. (Hugging Face's Trainer drops them, unless its "
-            "arguments have remove_unused_columns=False.)"
+            f"counts (C,) of the bag as {_KNOWN!r}. (Hugging Face's Trainer drops them, unless "
+            "it is given remove_unused_columns=False.)"
         )
     found: dict[str, Any] = {}
     sizes: list[int] = []
