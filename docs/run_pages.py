@@ -6,8 +6,8 @@ python docs/run_pages.py --write docs/how_to/columns.md     # write the outputs 
 A page is run as a reader would: from its top to its end, in a folder with the examples, with the
 files of `make_table.py breast_cancer` in data/ and a model of them in model/. Run are fences of
 python, and indented lines that begin with `bagwise` or `python`. A fence of text directly below is
-what they print; as in a notebook, a last line that is an expression is printed, too. `...` at the
-end of an output stands for the rest.
+what they print; as in a notebook, a last line that is an expression is printed, too. `...` stands
+for what is left out.
 """
 
 from __future__ import annotations
@@ -99,19 +99,24 @@ def run(text: str) -> Iterator[tuple[Block, str]]:
 def same(shown: str, printed: str) -> bool:
     """Whether an output is as shown: its words exactly, its numbers to about 2%.
 
-    >>> same("12 of 20 are 0.613 ...", "12 of 20 are 0.611 (an aside)")
+    >>> same("12 of 20 are 0.613 ... aside)", "12 of 20 are 0.611 (an aside)")
     True
-    >>> same("12 of 20", "17 of 20")
-    False
+    >>> same("12 of 20", "17 of 20"), same("12 of ...", "13 of 20"), same("12 ...", "of 12")
+    (False, True, False)
     """
     shown, printed = (re.sub(r"[\s─━═-]+", " ", text).strip() for text in (shown, printed))
-    words, other = _NUMBER.sub("#", shown), _NUMBER.sub("#", printed)
-    if words.endswith("..."):
-        if not other.startswith(words[:-3].rstrip()):
+    words, numbers = _NUMBER.sub("#", printed), _NUMBER.findall(printed)
+    end = 0
+    parts = [part.strip() for part in shown.split("...")]
+    for part in parts:
+        known = _NUMBER.sub("#", part)
+        start = words.find(known, end)
+        if start < 0 or (part is parts[0] and start > 0):
             return False
-    elif words != other:
-        return False
-    return all(map(_close, _NUMBER.findall(shown), _NUMBER.findall(printed)))
+        if not all(map(_close, _NUMBER.findall(part), numbers[words[:start].count("#") :])):
+            return False
+        end = start + len(known)
+    return parts[-1] == "" or end == len(words)
 
 
 def _close(one: str, other: str) -> bool:
@@ -136,13 +141,10 @@ def folder_for_pages() -> Iterator[Path]:
 
 
 def rewritten(text: str) -> str:
-    """The page with its outputs as they are now; what `...` cuts off stays cut off."""
+    """The page with its outputs as they are now; those with parts left out stay as they are."""
     for block, printed in reversed(list(run(text))):
-        if block.shown is not None:
-            lines = [line.rstrip() for line in printed.strip("\n").splitlines()]
-            if block.shown.rstrip().endswith("..."):
-                lines = [*lines[: len(block.shown.splitlines()) - 1], "..."]
-            body = "\n".join(lines) + "\n"
+        if block.shown is not None and "..." not in block.shown:
+            body = "".join(f"{line.rstrip()}\n" for line in printed.strip("\n").splitlines())
             text = text[: block.place.start] + body + text[block.place.stop :]
     return text
 

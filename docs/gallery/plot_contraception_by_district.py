@@ -48,7 +48,7 @@ truth = {
 figure, axes = plt.subplots(figsize=(8, 4.6))
 figure.set_label(
     "Estimated shares of women who use contraception by town and number of children, with "
-    "intervals of two models and the true shares. With bag effects all intervals hold the truth."
+    "intervals of two models and the true shares. With bag effects all intervals contain the truth."
 )
 groups = sorted(truth, key=truth.get)
 for name, color, shift in (("plain", "#6b7680", -0.14), ("with bag effects", "#0072b2", 0.14)):

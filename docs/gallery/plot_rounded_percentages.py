@@ -92,7 +92,7 @@ for name, effects in (("rounded shares", as_rounded), ("exact counts", from_coun
     part = effects.set_index("column")
     error = sum(abs(part["effect"][column] - truth[column]) for column in columns) / len(columns)
     inside = sum(part["low"][c] <= truth[c] <= part["high"][c] for c in columns)
-    print(f"{name}: mean error {error:.2f}, {inside} of {len(columns)} intervals hold the truth")
+    print(f"{name}: mean error {error:.2f}, {inside} of {len(columns)} intervals contain the truth")
 
 # %%
 # :doc:`Noisy, rounded and hidden counts </how_to/inexact_counts>` has more kinds of counts.

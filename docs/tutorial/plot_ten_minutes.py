@@ -69,7 +69,7 @@ model = bagwise.fit(
 print(model.summary())
 
 # %%
-# Now the intervals of the held-out counts are about as wide as they should be.
+# Now the intervals of the held-out counts are nearly as wide as they should be.
 #
 # What matters?
 # -------------
@@ -81,7 +81,7 @@ effects[["column", "per_unit", "per_unit_low", "per_unit_high", "unit"]].round(2
 
 # %%
 # The reward matters, and by a lot: its interval is far from 0. Distance matters a little. The other
-# intervals contain 0, so the counts do not tell.
+# intervals contain 0, so the counts leave these effects open.
 #
 # How many came, with and without a reward?
 # -----------------------------------------
@@ -135,8 +135,8 @@ print(f"{right.mean():.0%} of the most probable labels are right;")
 print(f"saying yes for everybody would be right for {(people['came'] == 'yes').mean():.0%}.")
 
 # %%
-# Five columns cannot tell much about a single person, and the model knows that: its probabilities
-# are calibrated, not sure. Shares of groups are where counts are strong.
+# Four columns say little about a single person, and the probabilities reflect that. Counts are
+# better at shares of groups.
 #
 # Keep it
 # -------
