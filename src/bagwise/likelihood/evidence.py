@@ -128,7 +128,7 @@ def fit_by_evidence(
 
     Args:
         X: (N, d) standardized features, sorted by bag.
-        limits: how long a second derivative may take.
+        limits: how long the observed information may take.
         watch: called after each fit.
 
     >>> rng = np.random.default_rng(0)
