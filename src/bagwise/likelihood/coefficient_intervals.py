@@ -76,10 +76,11 @@ def covariance(
 
     H is the observed information (`_observed`) where likelihoods are exact and that takes a few
     seconds at most; else the expected one of scores that are quadratic in the counts
-    (`_information`), which allows for counts that are not exact and for labels that are known. With bags of five the latter makes intervals up to a fifth too wide, with bags of 100
-    there is no difference. With more than four classes, bag effects, or where counts are not exact,
-    scores are linear: intervals are then up to twice too wide where bags are alike. A fit's tau, if
-    it has bag effects, is taken as known.
+    (`_information`), which allows for counts that are not exact and for labels that are known. With
+    bags of five the latter makes intervals up to a fifth too wide, with bags of 100 there is no
+    difference. With more than four classes, bag effects, or where counts are not exact, scores are
+    linear: intervals are then up to twice too wide where bags are alike. A fit's tau, if it has bag
+    effects, is taken as known.
 
     Where bags share rows (`rows`), their scores are not independent. If there are at least 20
     groups of connected bags, these are what is sampled. Otherwise, the covariances of scores of
