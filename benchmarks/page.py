@@ -26,6 +26,7 @@ SECTIONS = (
     "groupings",
     "bounds",
     "others",
+    "losses",
     "tables",
     "workers",
 )
