@@ -43,7 +43,7 @@ __all__ = [
 
 ENGINES = Registry[Callable[..., Posterior[Any]]]("engine", "bagwise.engines")
 """Functions (log_probs (N, C), bags, options by name) -> Posterior. `ENGINES.register("name")` adds
-one, of tensors; see docs/architecture.md."""
+one, of tensors; see docs/how_to/extend.md."""
 
 ENGINES["auto"] = auto_posterior
 ENGINES["exact"] = exact_posterior

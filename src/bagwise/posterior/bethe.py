@@ -76,7 +76,7 @@ def bethe_posterior(
     In bags of more than 80 instances a class, or 2048 in all, and in those with weighted rows, the
     messages come from 12 to 25 values of the counts' characteristic functions. Counts that are not
     exact are taken as normal in bags of more than 2048, if their variance is above 100. Exact
-    counts of two classes, from 64 instances on, are computed as `exact` does.
+    counts of two classes, from 16 instances on, are computed as `exact` does.
 
     Cost: about K^2 steps an iteration over all classes (K^2 log C where counts are improbable),
     K C^2 in such large bags, typically 5 to 15 iterations in all; memory K C.

@@ -34,6 +34,10 @@ class Disclosure:
         copies: (N,) how many people each row stands for; 0 where the label was given.
         complete: whether `proved` has all that can be proved from the counts.
         converged: whether the posterior has settled, see `JointPosterior`.
+
+    >>> found = disclosure(np.log([0.5, 0.5]), Bags([3, 3], [[3, 0], [2, 1]]))
+    >>> found.sure, found.share_sure
+    (array([ True,  True,  True, False, False, False]), 0.5)
     """
 
     level: float
