@@ -14,10 +14,12 @@ from typing import Any
 import torch
 
 from bagwise.autograd.bag_tensors import bags_of_tensors, others_impossible, tensors_of, weighted
+from bagwise.autograd.device_engine import is_for_device, posterior_on_device
 from bagwise.bags import Bags, FloatArray
 from bagwise.errors import InputError
 from bagwise.posterior import most_probable_labeling
 from bagwise.posterior._engine import KERNELS
+from bagwise.posterior.device import MAX_STATES
 from bagwise.posterior._result import Posterior, check_shapes, checked
 
 
@@ -26,6 +28,8 @@ def posterior_of_tensor(
 ) -> Posterior[torch.Tensor]:
     """Check the input, run an engine (CPU, double precision), bring back tensors."""
     check_shapes(log_probs, bags)
+    if is_for_device(engine, log_probs, bags):
+        return posterior_on_device(log_probs, bags, min(options[0], MAX_STATES), None)
     possible = others_impossible(log_probs, bags)
     if is_traced(possible):
         found = _operator(possible, *tensors_of(bags).known, engine, options)

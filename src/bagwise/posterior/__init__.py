@@ -18,6 +18,7 @@ from bagwise.posterior._engine import bridge
 from bagwise.posterior._result import Posterior, Values
 from bagwise.posterior.auto import auto_posterior
 from bagwise.posterior.bethe import bethe_posterior
+from bagwise.posterior.device import device_posterior
 from bagwise.posterior.exact import exact_posterior, lattice_states
 from bagwise.posterior.joint import JointPosterior, posterior_of_groupings
 from bagwise.posterior.labeling import most_probable_labeling
@@ -33,6 +34,7 @@ __all__ = [
     "bag_posterior",
     "bethe_posterior",
     "check_engine",
+    "device_posterior",
     "exact_posterior",
     "lattice_states",
     "log_likelihoods",
@@ -50,6 +52,7 @@ ENGINES["exact"] = exact_posterior
 ENGINES["bethe"] = bethe_posterior
 ENGINES["multinomial"] = multinomial_posterior
 ENGINES["transport"] = transport_posterior
+ENGINES["device"] = device_posterior
 _CHUNK = 500_000  # instances of bags whose likelihood is computed at a time
 _OF_GROUPINGS = [
     name
@@ -62,6 +65,7 @@ _OWN = (
     bethe_posterior,
     multinomial_posterior,
     transport_posterior,
+    device_posterior,
 )
 
 
