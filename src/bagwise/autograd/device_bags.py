@@ -7,18 +7,21 @@ come, how much is padded) is decided on the host, which knows them without askin
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from bagwise.autograd.bag_tensors import BagTensors, is_moved, tensors_of
+from bagwise.autograd.device_lattice import STEPS
 from bagwise.bags import Bags, IntArray
 from bagwise.errors import InputError
 from bagwise.posterior.device import MAX_STATES
 from bagwise.posterior.exact import lattice_states
 
-_STEPS = (8, 16, 32)  # rows to which lattices are padded, so that few programs are compiled
+_MOST_ROWS = 32  # of a bag whose lattice is computed
 _MOST_ENTRIES = 2**24  # of the tables of all lattices
 _NATS = 17.0  # what is left out is below exp(-17) of the largest probability
 
@@ -51,37 +54,53 @@ class PaddedIndex(NamedTuple):
     strides: torch.Tensor
 
 
+_OF_BAGS = {"bag_of_row": 1, "sizes": 1, "low": 2, "labels": 1, "weights": 1, "totals": 1}
+_OF_GROUP = dict(zip(PaddedIndex._fields, (1, 1, 1, 1, 2, 2, 2, 1, 1, 2), strict=True))
+_LAYOUT = {
+    **_OF_BAGS,
+    **{f"{group} {name}": rank for group in ("large", "small") for name, rank in _OF_GROUP.items()},
+}
+"""All parts of what is sent, and how many dimensions each has."""
+
+
 class DeviceBags(NamedTuple):
     """A batch of bags on a device.
 
     Attributes:
         known: sizes, counts, labels, weights and the like.
         bag_of_row: (N,).
-        large: bags that belief propagation computes, None if there is none.
-        small: bags whose lattice is computed, None if there is none.
+        large: what belief propagation computes, a `PaddedIndex`; empty if there is nothing.
+        small: what is computed over the lattice, in the same way.
         max_states: up to which a lattice is.
         bound: (B,) `Posterior.bound`, on the CPU.
     """
 
     known: BagTensors
     bag_of_row: torch.Tensor
-    large: PaddedIndex | None
-    small: PaddedIndex | None
+    large: list[torch.Tensor]
+    small: list[torch.Tensor]
     max_states: float
     bound: torch.Tensor
 
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        """What the operator takes of them."""
+        known = self.known
+        of_bags = (self.bag_of_row, known.sizes, known.labels, known.weights)
+        return *of_bags, self.large, self.small
+
 
 class PackedBags(NamedTuple):
-    """The same on the host: all whole numbers in one tensor, which is sent in one piece.
+    """The same on the host.
 
     Attributes:
         numbers: whole numbers of all parts, one after the other.
-        shapes: of the parts, by name.
+        shapes: of the parts, in the order of `_LAYOUT`.
         potentials: `BagTensors.packed`.
     """
 
     numbers: torch.Tensor
-    shapes: dict[str, tuple[int, ...]]
+    shapes: list[tuple[int, ...]]
     potentials: torch.Tensor | None
     max_states: float
     bound: torch.Tensor
@@ -98,26 +117,36 @@ class PackedBags(NamedTuple):
         if packed is not None:
             kind = torch.float32 if device.type == "mps" else packed.dtype
             packed = packed.to(kind).to(device, non_blocking=non_blocking)
-        parts = dict[str, torch.Tensor]()
-        begin = 0
-        for name, shape in self.shapes.items():
-            end = begin + math.prod(shape)
-            parts[name] = numbers[begin:end].view(shape)
-            begin = end
-        known = {name: parts.get(name) for name in BagTensors._fields}
-        groups = {
-            group: PaddedIndex(*(parts[f"{group}.{name}"] for name in PaddedIndex._fields))
-            for group in ("large", "small")
-            if f"{group}.bags" in parts
+        parts = numbers.split([math.prod(shape) for shape in self.shapes])
+        found = {
+            name: part.view(shape)
+            for name, part, shape in zip(_LAYOUT, parts, self.shapes, strict=True)
+            if part.numel()
         }
-        return DeviceBags(
-            BagTensors(**{**known, "packed": packed}),  # type: ignore[arg-type]
-            parts["bag_of_row"],
-            groups.get("large"),
-            groups.get("small"),
-            self.max_states,
-            self.bound,
+        _vary(found.values())
+        known = BagTensors(
+            found["sizes"], found["low"], packed, found.get("labels"), found.get("weights"),
+            found["totals"],
+        )  # fmt: skip
+        large, small = (
+            [found.get(f"{group} {name}", numbers[:0]) for name in _OF_GROUP]
+            if f"{group} bags" in found
+            else []
+            for group in ("large", "small")
         )
+        return DeviceBags(known, found["bag_of_row"], large, small, self.max_states, self.bound)
+
+
+def _vary(tensors: Iterable[torch.Tensor]) -> None:
+    """Tell the compiler, if there is one, that sizes will change: else it makes another program for
+    each size that does.
+    """
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is not None:
+        for tensor in tensors:
+            dynamo.maybe_mark_dynamic(
+                tensor, [d for d, size in enumerate(tensor.shape) if size > 1]
+            )
 
 
 def on_device(
@@ -157,8 +186,8 @@ def pin(bags: Bags) -> None:
 
 def packed_bags(bags: Bags, max_states: float = MAX_STATES) -> PackedBags:
     """All that is to be sent, on the host."""
-    parts: dict[str, Any] = {"bag_of_row": bags.bag_of_row}
     known = tensors_of(bags)
+    parts: dict[str, Any] = {"bag_of_row": bags.bag_of_row}
     for name, tensor in known._asdict().items():
         if tensor is not None and name != "packed":
             parts[name] = tensor.numpy()
@@ -169,13 +198,13 @@ def packed_bags(bags: Bags, max_states: float = MAX_STATES) -> PackedBags:
             index = np.flatnonzero(is_in)
             if len(index):
                 more = _index_of(bags, index, name == "small")._asdict()
-                parts |= {f"{name}.{key}": value for key, value in more.items()}
+                parts |= {f"{name} {key}": value for key, value in more.items()}
         two = (bags.min_counts > 0).sum(1) <= 2  # which belief propagation computes exactly
         bound[small | two] = 0.0
-    flat = [np.asarray(part, np.int64).ravel() for part in parts.values()]
+    flat = [parts.get(name, np.zeros((0,) * rank)) for name, rank in _LAYOUT.items()]
     return PackedBags(
-        torch.from_numpy(np.concatenate(flat)),
-        {name: np.shape(part) for name, part in parts.items()},
+        torch.from_numpy(np.concatenate([np.asarray(part, np.int64).ravel() for part in flat])),
+        [np.shape(part) for part in flat],
         known.packed,
         max_states,
         torch.from_numpy(bound),
@@ -184,14 +213,14 @@ def packed_bags(bags: Bags, max_states: float = MAX_STATES) -> PackedBags:
 
 def _small(bags: Bags, max_states: float) -> Any:
     """(B,) the bags whose lattice is computed: few states, few rows, and tables that fit."""
-    small = (lattice_states(bags) <= max_states) & (bags.sizes <= _STEPS[-1])
+    small = (lattice_states(bags) <= max_states) & (bags.sizes <= _MOST_ROWS)
     small &= (bags.min_counts > 0).sum(1) > 2
     if bags.weights is not None:
         small[:] = False
     index = np.flatnonzero(small)
     states = _own_states(bags.min_counts[index])
     index = index[np.argsort(states, kind="stable")]
-    entries = np.arange(1, len(index) + 1) * np.sort(states) * _STEPS[-1]
+    entries = np.arange(1, len(index) + 1) * np.sort(states) * _MOST_ROWS
     small[index[entries > _MOST_ENTRIES]] = False
     return small
 
@@ -211,9 +240,9 @@ def _index_of(bags: Bags, index: IntArray, lattice: bool) -> PaddedIndex:
     totals = bags.totals[index][:, None]
     is_factor = (n > 0) & (n < totals)
     is_factor[occurring == 2, -1] = False
-    states = strides = np.zeros(0)
+    states, strides = np.zeros(0), np.zeros((0, 0))
     if lattice:
-        K = next(steps for steps in _STEPS if steps >= K)
+        K += -K % STEPS
         ends = np.cumprod(n[:, :-1] + 1, 1)
         strides = np.concatenate([np.ones_like(ends[:, :1]), ends[:, :-1]], 1)
         states = np.arange(int(ends[:, -1].max()) + 1)

@@ -8,14 +8,16 @@ times and a padded class has count 0 and log-probabilities of -inf.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import softplus
 
 _ROUNDS = (8, 5)  # until the first fixed point, and from there to that of the corrected one
 _DAMPING = 0.3  # share of the old message: all classes at once would overshoot
-_TILT_STEPS = (12, 2)  # of Newton: in the first round, and in later ones, which begin where it ended
+_TILT_STEPS = 2  # of Newton in a round, which begins where the last one ended
+_FIRST_TILT_STEPS = 4
 _LONGEST = 4.0  # step of Newton
 _LARGEST = 60.0  # logarithm of a ratio
 _BALANCE_STEPS = 4
@@ -41,28 +43,40 @@ class PaddedBags(NamedTuple):
     nodes: torch.Tensor
 
 
-def bethe_of_padded(bags: PaddedBags) -> tuple[torch.Tensor, torch.Tensor]:
-    """log P(S|X) (G,) and the weights (G, K, A), as `bethe_posterior` has them."""
-    tilt, messages = torch.zeros_like(bags.counts), torch.zeros_like(bags.log_p)
-    tilt, messages = _propagate(bags, tilt, messages, _ROUNDS[0], first=True)
-    value = _bethe_value(bags, tilt, messages)
-    weights = (bags.log_p + messages).softmax(-1)
-    gap, step = _gap(bags, weights)
-    bags = bags._replace(log_p=bags.log_p + step)
-    tilt, messages = _propagate(bags, tilt, messages, _ROUNDS[1])
-    weights = (bags.log_p + messages).softmax(-1)
-    return value + gap, balanced(weights, bags.copies, bags.counts)
+def bethe_of_padded(
+    bags: PaddedBags, call: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """log P(S|X) (G,), and logarithms (G, K, A) of the weights times a factor for each row, as
+    `bethe_posterior` has them; `call` gives the function that is called for one of these.
+    """
+    tilt, messages = call(_begin)(*bags)
+    for _ in range(_ROUNDS[0]):
+        tilt, messages = call(_round)(*bags, tilt, messages)
+    value, log_p = call(_corrected)(*bags, tilt, messages)
+    bags = bags._replace(log_p=log_p)
+    for _ in range(_ROUNDS[1]):
+        tilt, messages = call(_round)(*bags, tilt, messages)
+    return value, log_p + messages
 
 
-def balanced(
-    weights: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor, steps: int = _BALANCE_STEPS
-) -> torch.Tensor:
+def _begin(
+    log_p: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor, *_: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The tilt (G, A) and the messages (G, K, A) before the first round."""
+    messages = torch.zeros_like(log_p)
+    logits = odds(log_p, messages).logits
+    x = threshold(logits, copies, counts)
+    x = nearer(logits, copies, counts, x, torch.zeros_like(x))
+    return tilted(logits, copies, counts, x, _FIRST_TILT_STEPS), messages
+
+
+def balanced(log_w: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
     """Weights whose columns sum to the counts, nearly, and whose rows sum to 1."""
-    least = torch.finfo(weights.dtype).tiny
-    for _ in range(steps):
-        columns = (copies * weights).sum(1).clamp(min=least)
+    weights = log_w.softmax(-1)
+    for _ in range(_BALANCE_STEPS):
+        columns = (copies * weights).sum(1).clamp(min=torch.finfo(log_w.dtype).tiny)
         weights = weights * (counts / columns)[:, None]
-        weights = weights / weights.sum(-1, keepdim=True).clamp(min=least)
+        weights = weights / weights.sum(-1, keepdim=True)
     return weights
 
 
@@ -91,8 +105,39 @@ def odds(log_p: torch.Tensor, messages: torch.Tensor) -> Odds:
     return Odds(log_p - rest, rest, total)
 
 
+def threshold(logits: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """The shift (G, A) of the logits that makes as many of them positive as a class has instances:
+    that of `tilted` where nothing is in doubt.
+    """
+    falling, order = logits.masked_fill(copies == 0, -math.inf).sort(1, descending=True)
+    amounts = copies.expand_as(logits).gather(1, order)
+    is_in = amounts.cumsum(1) <= counts[:, None]
+    above = falling.masked_fill(~is_in, math.inf).amin(1)
+    below = falling.masked_fill(is_in | (amounts == 0), -math.inf).amax(1)
+    above, below = torch.minimum(above, below + _LONGEST), torch.maximum(below, above - _LONGEST)
+    return (-(above + below) / 2).nan_to_num(0, 0, 0)
+
+
+def nearer(
+    logits: torch.Tensor,
+    copies: torch.Tensor,
+    counts: torch.Tensor,
+    one: torch.Tensor,
+    other: torch.Tensor,
+) -> torch.Tensor:
+    """That of two shifts (G, A) under which a class's mean count is nearer to its count."""
+    missing = [
+        (counts - (copies * (logits + x[:, None]).sigmoid()).sum(1)).abs() for x in (one, other)
+    ]
+    return torch.where(missing[0] <= missing[1], one, other)
+
+
 def tilted(
-    logits: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor, x: torch.Tensor, steps: int
+    logits: torch.Tensor,
+    copies: torch.Tensor,
+    counts: torch.Tensor,
+    x: torch.Tensor,
+    steps: int = _TILT_STEPS,
 ) -> torch.Tensor:
     """The shift x (G, A) of the logits (G, K, A) under which a class's mean count is its count.
 
@@ -113,18 +158,22 @@ def tilted(
     return x
 
 
-def _propagate(
-    bags: PaddedBags, tilt: torch.Tensor, messages: torch.Tensor, rounds: int, first: bool = False
+def _round(
+    log_p: torch.Tensor,
+    copies: torch.Tensor,
+    counts: torch.Tensor,
+    is_factor: torch.Tensor,
+    nodes: torch.Tensor,
+    tilt: torch.Tensor,
+    messages: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Messages, as logarithms, after so many rounds."""
-    for i in range(rounds):
-        logits = odds(bags.log_p, messages).logits
-        steps = _TILT_STEPS[0] if first and i == 0 else _TILT_STEPS[1]
-        tilt = tilted(logits, bags.copies, bags.counts, tilt, steps)
-        new = tilt[:, None] + _log_ratios(bags, logits + tilt[:, None])
-        new = (1 - _DAMPING) * new + _DAMPING * messages
-        messages = torch.where(bags.is_factor[:, None], new, 0)
-    return tilt, messages
+    """The tilt (G, A) and the messages (G, K, A), as logarithms, after a round."""
+    bags = PaddedBags(log_p, copies, counts, is_factor, nodes)
+    logits = odds(log_p, messages).logits
+    tilt = tilted(logits, copies, counts, tilt, _TILT_STEPS)
+    new = tilt[:, None] + _log_ratios(bags, logits + tilt[:, None])
+    new = (1 - _DAMPING) * new + _DAMPING * messages
+    return tilt, torch.where(is_factor[:, None], new, 0)
 
 
 class _Circle(NamedTuple):
@@ -174,10 +223,25 @@ def _log_ratios(bags: PaddedBags, logits: torch.Tensor) -> torch.Tensor:
     return (below / at).log().clamp(-_LARGEST, _LARGEST)
 
 
+def _corrected(
+    log_p: torch.Tensor,
+    copies: torch.Tensor,
+    counts: torch.Tensor,
+    is_factor: torch.Tensor,
+    nodes: torch.Tensor,
+    tilt: torch.Tensor,
+    messages: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The value (G,) and the log-probabilities (G, K, A), both corrected by the gap."""
+    bags = PaddedBags(log_p, copies, counts, is_factor, nodes)
+    gap, step = _gap(bags, (log_p + messages).softmax(-1))
+    return _bethe_value(bags, tilt, messages) + gap, log_p + step
+
+
 def _bethe_value(bags: PaddedBags, tilt: torch.Tensor, messages: torch.Tensor) -> torch.Tensor:
     """(G,) log of prod_c Z_c / prod_k Z_k^(C - 1); stationary in the messages."""
     logits, rest, total = odds(bags.log_p, messages)
-    tilt = tilted(logits, bags.copies, bags.counts, tilt, _TILT_STEPS[1])
+    tilt = tilted(logits, bags.copies, bags.counts, tilt, _TILT_STEPS)
     shifted = logits + tilt[:, None]
     probability = _on_circle(bags, shifted).term[0].sum(-1)
     # Of an instance, p e^x + rest: what the tilted probabilities were divided by.

@@ -11,17 +11,16 @@ import numpy as np
 import torch
 
 from bagwise.autograd.bag_tensors import is_moved, weighted
-from bagwise.autograd.device_bags import DeviceBags, PaddedIndex, on_device
-from bagwise.autograd.device_bethe import PaddedBags, bethe_of_padded
+from bagwise.autograd.device_bags import PaddedIndex, on_device
+from bagwise.autograd.device_bethe import PaddedBags, balanced, bethe_of_padded
 from bagwise.autograd.device_lattice import Lattices, exact_of_padded
+from bagwise.autograd.tracing import is_traced, refuse_empty
 from bagwise.bags import Bags
-from bagwise.posterior.device import LEAST_INSTANCES, MOST_PADDED
 from bagwise.posterior._result import Posterior, check_shapes
+from bagwise.posterior.device import LEAST_INSTANCES, MOST_PADDED
 
+_HAS_TRITON = importlib.util.find_spec("triton") is not None
 _LEAST = -1e4  # log-probabilities relative to the row's largest; smaller ones become that
-_Solve = Callable[
-    [torch.Tensor, DeviceBags, torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]
-]
 
 
 def posterior_on_device(
@@ -37,8 +36,9 @@ def posterior_on_device(
     check_shapes(log_probs, bags)
     known = on_device(bags, log_probs.device, max_states)
     if compiled is None:
-        compiled = not torch.compiler.is_compiling() and _can_compile(log_probs.device.type)
-    log_likelihood, weights = _Posterior.apply(log_probs, known, compiled)  # type: ignore[no-untyped-call]
+        compiled = _HAS_TRITON and log_probs.device.type in ("cuda", "xpu")
+    run = _operator if is_traced(log_probs) else _Posterior.apply
+    log_likelihood, weights = run(log_probs, *known.tensors, compiled)
     return Posterior(log_likelihood, weights.detach(), known.bound, "device")
 
 
@@ -52,34 +52,96 @@ def is_for_device(engine: str, log_probs: torch.Tensor, bags: Bags) -> bool:
     return here and fits and bags.potentials is None
 
 
-class _Posterior(torch.autograd.Function):
-    """Log-likelihoods (B,) and weights (N, C), which are the gradient."""
+@torch.library.custom_op("bagwise::device_posterior", mutates_args=())
+def _operator(
+    log_probs: torch.Tensor,
+    bag_of_row: torch.Tensor,
+    sizes: torch.Tensor,
+    labels: torch.Tensor | None,
+    row_weights: torch.Tensor | None,
+    large: list[torch.Tensor],
+    small: list[torch.Tensor],
+    compiled: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The engine as one operation for those who look on, as in `autograd.operator`: compilers need
+    not follow its thousand small ones in each of their programs.
+    """
+    with torch.autocast(log_probs.device.type, enabled=False):
+        return _computed(log_probs, sizes, labels, row_weights, large, small, compiled)
 
-    generate_vmap_rule = True
+
+@_operator.register_fake
+def _(
+    log_probs: torch.Tensor,
+    bag_of_row: torch.Tensor,
+    sizes: torch.Tensor,
+    labels: torch.Tensor | None,
+    row_weights: torch.Tensor | None,
+    large: list[torch.Tensor],
+    small: list[torch.Tensor],
+    compiled: bool,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    weights = torch.empty_like(
+        log_probs, dtype=_precision(log_probs), memory_format=torch.contiguous_format
+    )
+    return weights.new_empty(sizes.shape[0]), weights
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
+    log_probs, bag_of_row, _, _, row_weights, large, small, _ = inputs
+    ctx.lengths = len(large), len(small)
+    ctx.save_for_backward(log_probs, weighted(output[1], row_weights), bag_of_row)
+
+
+def _backward(ctx: Any, grad: torch.Tensor, *_: Any) -> tuple[Any, ...]:
+    log_probs, gradient, bag_of_row = ctx.saved_tensors
+    if torch.is_grad_enabled():
+        gradient = _NoSecond.apply(log_probs, gradient)  # type: ignore[no-untyped-call]
+    found = (grad[bag_of_row][:, None] * gradient).to(log_probs.dtype)
+    lists = ([None] * length for length in ctx.lengths)
+    return found, None, None, None, None, *lists, None
+
+
+_operator.register_autograd(_backward, setup_context=_keep)
+
+
+class _Posterior(torch.autograd.Function):
+    """The same without the ceremony, for ordinary training and the transforms of torch.func."""
 
     @staticmethod
     def forward(
-        log_probs: torch.Tensor, known: DeviceBags, compiled: bool
+        log_probs: torch.Tensor,
+        bag_of_row: torch.Tensor,
+        sizes: torch.Tensor,
+        labels: torch.Tensor | None,
+        row_weights: torch.Tensor | None,
+        large: list[torch.Tensor],
+        small: list[torch.Tensor],
+        compiled: bool,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         with torch.autocast(log_probs.device.type, enabled=False):
-            return _computed(log_probs, known, compiled)
+            return _computed(log_probs, sizes, labels, row_weights, large, small, compiled)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        log_probs, known, _ = inputs
-        ctx.kind = log_probs.dtype
+        _keep(ctx, inputs, output)
         ctx.mark_non_differentiable(output[1])
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(log_probs, weighted(output[1], known.known.weights), known.bag_of_row)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor | None, _: Any) -> tuple[torch.Tensor | None, ...]:
-        if grad is None:
-            return None, None, None
-        log_probs, gradient, bag_of_row = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            gradient = _NoSecond.apply(log_probs, gradient)  # type: ignore[no-untyped-call]
-        return (grad[bag_of_row][:, None] * gradient).to(ctx.kind), None, None
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        return (None if grads[0] is None else _backward(ctx, *grads)[0], *[None] * 7)
+
+    @staticmethod
+    def vmap(
+        info: Any, dims: tuple[Any, ...], log_probs: torch.Tensor, *others: Any
+    ) -> tuple[tuple[torch.Tensor, ...], int]:
+        refuse_empty(info.batch_size)
+        found = [
+            _Posterior.apply(one, *others)  # type: ignore[no-untyped-call]
+            for one in log_probs.unbind(dims[0])
+        ]
+        return tuple(torch.stack(outputs) for outputs in zip(*found, strict=True)), 0
 
 
 class _NoSecond(torch.autograd.Function):
@@ -103,47 +165,45 @@ class _NoSecond(torch.autograd.Function):
         )
 
 
+def _precision(log_probs: torch.Tensor) -> torch.dtype:
+    return torch.float32 if log_probs.dtype.itemsize < 4 else log_probs.dtype
+
+
 def _computed(
-    log_probs: torch.Tensor, known: DeviceBags, compiled: bool
+    log_probs: torch.Tensor,
+    sizes: torch.Tensor,
+    labels: torch.Tensor | None,
+    row_weights: torch.Tensor | None,
+    large: list[torch.Tensor],
+    small: list[torch.Tensor],
+    compiled: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    kind = torch.float32 if log_probs.dtype.itemsize < 4 else log_probs.dtype
-    log_p = log_probs.to(kind)
+    call = _compiled if compiled else _as_it_is
+    log_p = log_probs.detach().to(_precision(log_probs))
     N, C = log_p.shape
-    log_likelihood = log_p.new_zeros(known.known.sizes.shape[0])
+    log_likelihood = log_p.new_zeros(sizes.shape[0])
     flat = log_p.new_zeros(N * C + 1)  # one more, which nobody reads, for padding
-    for index, solve in ((known.large, _bethe), (known.small, _lattice)):
-        if index is not None:
-            run = _compiled(solve) if compiled else solve
-            given = (index, known.known.labels, known.known.weights)
-            log_likelihood, flat = run(log_p, *given, log_likelihood, flat)
+    for group in (large, small):
+        if group:
+            index = PaddedIndex(*group)
+            *padded, places, shift = call(_padded)(log_p, index, labels, row_weights)
+            bags = PaddedBags(*padded)
+            if group is large:
+                value, log_w = bethe_of_padded(bags, call)
+            else:
+                lattices = Lattices(index.states, index.strides)
+                value, log_w = exact_of_padded(bags, lattices, call)
+            log_likelihood, flat = call(_entered)(
+                index.bags,
+                value + shift,
+                log_w,
+                bags.copies,
+                bags.counts,
+                places,
+                log_likelihood,
+                flat,
+            )
     return log_likelihood, flat[:-1].view(N, C)
-
-
-def _bethe(
-    log_p: torch.Tensor,
-    index: PaddedIndex,
-    labels: torch.Tensor | None,
-    weights: torch.Tensor | None,
-    log_likelihood: torch.Tensor,
-    flat: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    padded, places, shift = _padded(log_p, index, labels, weights)
-    value, found = bethe_of_padded(padded)
-    return _entered(index, value + shift, found, places, log_likelihood, flat)
-
-
-def _lattice(
-    log_p: torch.Tensor,
-    index: PaddedIndex,
-    labels: torch.Tensor | None,
-    weights: torch.Tensor | None,
-    log_likelihood: torch.Tensor,
-    flat: torch.Tensor,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    padded, places, shift = _padded(log_p, index, labels, weights)
-    lattices = Lattices(index.states, index.strides)
-    value, found = exact_of_padded(padded.log_p, padded.copies, padded.counts, lattices)
-    return _entered(index, value + shift, found, places, log_likelihood, flat)
 
 
 def _padded(
@@ -151,8 +211,8 @@ def _padded(
     index: PaddedIndex,
     labels: torch.Tensor | None,
     weights: torch.Tensor | None,
-) -> tuple[PaddedBags, torch.Tensor, torch.Tensor]:
-    """The padded bags, the places (G, K, A) of their entries among those of (N, C), and what (G,)
+) -> tuple[torch.Tensor, ...]:
+    """The fields of `PaddedBags`, the places (G, K, A) of their entries among those of (N, C), and what (G,)
     making each row's largest entry 0 takes from log P(S|X).
     """
     N, C = log_p.shape
@@ -169,15 +229,15 @@ def _padded(
     copies = is_there.to(log_p.dtype)
     if weights is not None:
         copies = copies * weights[rows]
-    padded = PaddedBags(
+    return (
         found,
         copies[..., None],
         index.counts.to(log_p.dtype),
         index.is_factor > 0,
         index.nodes if log_p.dtype == torch.float32 else _twice(index.nodes),
+        torch.where(is_there[..., None] & occurs, places, N * C),
+        (copies * top[..., 0]).sum(1),
     )
-    shift = (copies * top[..., 0]).sum(1)
-    return padded, torch.where(is_there[..., None] & occurs, places, N * C), shift
 
 
 def _twice(nodes: torch.Tensor) -> torch.Tensor:
@@ -186,25 +246,27 @@ def _twice(nodes: torch.Tensor) -> torch.Tensor:
 
 
 def _entered(
-    index: PaddedIndex,
+    index: torch.Tensor,
     value: torch.Tensor,
-    found: torch.Tensor,
+    log_w: torch.Tensor,
+    copies: torch.Tensor,
+    counts: torch.Tensor,
     places: torch.Tensor,
     log_likelihood: torch.Tensor,
     flat: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The answers of all bags with those of these."""
+    weights = balanced(log_w, copies, counts)
     return (
-        log_likelihood.scatter(0, index.bags, value),
-        flat.scatter(0, places.flatten(), found.flatten()),
+        log_likelihood.scatter(0, index, value),
+        flat.scatter(0, places.flatten(), weights.flatten()),
     )
+
+
+def _as_it_is(solve: Callable[..., Any]) -> Callable[..., Any]:
+    return solve
 
 
 @cache
 def _compiled(solve: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(solve, dynamic=True)
-
-
-@cache
-def _can_compile(device: str) -> bool:
-    return device in ("cuda", "xpu") and importlib.util.find_spec("triton") is not None

@@ -7,18 +7,19 @@ largest; one state more, at the end, is never reached and has probability 0.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 
-from bagwise.autograd.device_bethe import odds, tilted
+from bagwise.autograd.device_bethe import PaddedBags, nearer, odds, threshold, tilted
 
+STEPS = 8  # rows that are computed at a time: one program serves all numbers of rows
 _TILT_ROUNDS = 8
-_TILT_STEPS = 4
 
 
 class Lattices(NamedTuple):
-    """Lattices of G bags, padded: S states, K steps, A classes, of which the last is left out.
+    """Lattices of G bags, padded: S states, and A classes, of which the last is left out.
 
     Attributes:
         states: (S + 1,) 0, 1, ... and the state that is never reached.
@@ -30,75 +31,118 @@ class Lattices(NamedTuple):
 
 
 def exact_of_padded(
-    log_p: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor, lattices: Lattices
+    bags: PaddedBags,
+    lattices: Lattices,
+    call: Callable[[Callable[..., Any]], Callable[..., Any]],
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """log P(S|X) (G,) and the weights (G, K, A); see `PaddedBags` for what is given.
+    """log P(S|X) (G,), and logarithms (G, K, A) of the weights; of rows that count once.
 
-    Rows are counted once: `copies` are 1, and 0 for padding.
+    `call` gives the function that is called for one of these.
     """
-    p, scale = _tilted(log_p, copies, counts)
-    before, after, end = _neighbors(counts, lattices)
-    G, K, A = p.shape
-    S = lattices.states.shape[0]
-    padding = torch.zeros_like(counts)
-    padding[:, -1] = 1  # a padded row is of the class left out: the state stays
-    p = torch.where(copies > 0, p, padding[:, None])
-    here = torch.where(lattices.states == 0, 1, 0).to(p.dtype).expand(G, S)
-    forward = []
-    for k in range(K):
-        forward.append(here)
-        come = here.gather(1, before).view(G, A, S)
-        here = (p[:, k, :, None] * come).sum(1)
-    probability = here.gather(1, end)
-    least = torch.finfo(p.dtype).tiny
-    there = (lattices.states == end).to(p.dtype)
-    weights = []
-    for k in reversed(range(K)):
-        go = there.gather(1, after).view(G, A, S)
-        weights.append(p[:, k] * (forward[k][:, None] * go).sum(-1))
-        there = (p[:, k, :, None] * go).sum(1)
-    w = torch.stack(weights[::-1], 1)
-    reached = w.sum(-1, keepdim=True)
-    # Where the tilt has failed and the counts are out of single precision's reach, the tilted
-    # probabilities are the better answer.
-    w = torch.where(reached > least, w / reached.clamp(min=least), p)
-    log_likelihood = probability[:, 0].clamp(min=least).log() + scale
-    return log_likelihood, w
+    log_p, copies, counts = bags[:3]
+    log_x = torch.zeros_like(counts)
+    for _ in range(_TILT_ROUNDS):
+        log_x = call(_tilt_round)(log_p, copies, counts, log_x)
+    p, scale = call(_tilted)(log_p, copies, counts, log_x)
+    here, there, before, after, end = call(_neighbors)(counts, *lattices)
+    runs = p.split(STEPS, 1)
+    forward = list[torch.Tensor]()
+    for rows in runs:
+        here, passed = call(_steps)(here, before, rows)
+        forward.append(passed)
+    weights = list[torch.Tensor]()
+    for rows, passed in zip(reversed(runs), reversed(forward), strict=True):
+        there, of_rows = call(_steps_back)(there, after, rows, passed)
+        weights.append(of_rows)
+    return call(_result)(p, here, end, scale, torch.cat(weights[::-1], 1))
+
+
+def _tilt_round(
+    log_p: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor, log_x: torch.Tensor
+) -> torch.Tensor:
+    """Half the way to the factors that each class needs while the others keep theirs."""
+    logits = odds(log_p, log_x[:, None].expand_as(log_p)).logits
+    x = nearer(logits, copies, counts, log_x, threshold(logits, copies, counts))
+    solved = tilted(logits, copies, counts, x)
+    return torch.where(counts > 0, (log_x + solved) / 2, 0)
 
 
 def _tilted(
-    log_p: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor
+    log_p: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor, log_x: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Probabilities (G, K, A) whose columns sum to the counts, nearly, and by how much (G,) that
-    changes log P(S|X).
+    changes log P(S|X). A padded row is of the class left out: it stays where it is.
     """
-    log_x = torch.zeros_like(counts)
-    occurs = counts > 0
-    for _ in range(_TILT_ROUNDS):
-        logits = odds(log_p, log_x[:, None].expand_as(log_p)).logits
-        solved = tilted(logits, copies, counts, log_x, _TILT_STEPS)
-        log_x = torch.where(occurs, (log_x + solved) / 2, 0)
     z = log_p + log_x[:, None]
     total = z.logsumexp(-1, keepdim=True)
     scale = (copies * total)[..., 0].sum(1) - (counts * log_x).sum(-1)
-    return (z - total).exp(), scale
+    left_out = torch.arange(counts.shape[-1], device=counts.device) == counts.shape[-1] - 1
+    return torch.where(copies > 0, (z - total).exp(), left_out.to(z.dtype)), scale
+
+
+def _steps(
+    here: torch.Tensor, before: torch.Tensor, p: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Probabilities (G, S) of the states after some rows (G, k, A), and (k, G, S) before each."""
+    passed = []
+    for of_row in p.unbind(1):
+        passed.append(here)
+        come = here.gather(1, before).view(*of_row.shape, -1)
+        here = (of_row[..., None] * come).sum(1)
+    return here, torch.stack(passed)
+
+
+def _steps_back(
+    there: torch.Tensor, after: torch.Tensor, p: torch.Tensor, passed: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Probabilities (G, S) of the counts from the states before some rows, given those after them;
+    and (G, k, A) of these rows' labels, together with the counts.
+    """
+    weights = []
+    for k in reversed(range(p.shape[1])):
+        go = there.gather(1, after).view(*p[:, k].shape, -1)
+        weights.append(p[:, k] * (passed[k][:, None] * go).sum(-1))
+        there = (p[:, k, :, None] * go).sum(1)
+    return there, torch.stack(weights[::-1], 1)
+
+
+def _result(
+    p: torch.Tensor, here: torch.Tensor, end: torch.Tensor, scale: torch.Tensor, w: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `exact_of_padded` returns.
+
+    Where the tilt has failed and the counts are out of the numbers' reach, the tilted probabilities
+    are the better answer.
+    """
+    least = torch.finfo(p.dtype).tiny
+    reached = w.sum(-1, keepdim=True)
+    log_likelihood = here.gather(1, end)[:, 0].clamp(min=least).log() + scale
+    return log_likelihood, torch.where(reached > least, w, p).log()
 
 
 def _neighbors(
-    counts: torch.Tensor, lattices: Lattices
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """For each state (G, A S) from which it is reached by a row of a class, and which is reached
-    from it; and (G, 1) the state of the counts.
+    counts: torch.Tensor, states: torch.Tensor, strides: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """Probabilities (G, S) of the states before all rows and after them; (G, A S) for each class,
+    from which state one is reached by a row of that class, and which is reached from it; and (G, 1)
+    the state of the counts.
     """
-    states, strides = lattices
-    S = states.shape[0]
     sides = counts[:, :-1].long() + 1
     end = (strides * (sides - 1)).sum(-1, keepdim=True)
     number = states // strides[..., None] % sides[..., None]  # (G, A - 1, S)
     inside = (states <= end)[:, None]
-    never = S - 1
+    never = states.shape[0] - 1
     before = torch.where(inside & (number > 0), states - strides[..., None], never)
-    after = torch.where(inside & (number < sides[..., None] - 1), states + strides[..., None], never)
+    after = torch.where(
+        inside & (number < sides[..., None] - 1), states + strides[..., None], never
+    )
     stay = torch.where(inside, states, never)
-    found = [torch.cat([moved, stay], 1).flatten(1) for moved in (before, after)]
-    return found[0], found[1], end
+    first = (states == 0).to(counts.dtype).expand(len(counts), -1).contiguous()
+    last = (states == end).to(counts.dtype)
+    return (
+        first,
+        last,
+        torch.cat([before, stay], 1).flatten(1),
+        torch.cat([after, stay], 1).flatten(1),
+        end,
+    )

@@ -12,7 +12,7 @@ from torch.nn.functional import log_softmax
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from bagwise.autograd.bag_tensors import bag_of_row
-from bagwise.autograd.operator import is_traced
+from bagwise.autograd.tracing import is_traced
 from bagwise.bags import Bags, Groupings, check_bags
 from bagwise.bags.arrays import shown_row
 from bagwise.errors import InputError, InputTypeError

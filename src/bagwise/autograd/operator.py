@@ -15,12 +15,12 @@ import torch
 
 from bagwise.autograd.bag_tensors import bags_of_tensors, others_impossible, tensors_of, weighted
 from bagwise.autograd.device_engine import is_for_device, posterior_on_device
+from bagwise.autograd.tracing import is_traced, refuse_empty
 from bagwise.bags import Bags, FloatArray
-from bagwise.errors import InputError
 from bagwise.posterior import most_probable_labeling
 from bagwise.posterior._engine import KERNELS
-from bagwise.posterior.device import MAX_STATES
 from bagwise.posterior._result import Posterior, check_shapes, checked
+from bagwise.posterior.device import MAX_STATES
 
 
 def posterior_of_tensor(
@@ -48,19 +48,6 @@ def labeling_of_tensor(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
 def _array(tensor: torch.Tensor) -> FloatArray:
     found: FloatArray = tensor.detach().cpu().double().contiguous().numpy()
     return found
-
-
-def is_traced(tensor: torch.Tensor) -> bool:
-    """Whether someone looks on who must see one operation: a compiler, a tracer, or a tensor that
-    is not plain. To be seen costs a quarter of a millisecond a call.
-    """
-    return (
-        torch.compiler.is_compiling()
-        or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
-        or tensor.is_meta
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._get_tracing_state() is not None
-    )
 
 
 def _computed(
@@ -170,10 +157,7 @@ class _Posterior(torch.autograd.Function):
         engine: str,
         options: list[float],
     ) -> tuple[tuple[torch.Tensor, ...], int]:
-        if info.batch_size == 0:
-            raise InputError(
-                "vmap is over an empty dimension; at least one set of logits is needed."
-            )
+        refuse_empty(info.batch_size)
         found = [
             _Posterior.apply(one, bags, engine, options)  # type: ignore[no-untyped-call]
             for one in log_probs.unbind(dims[0])

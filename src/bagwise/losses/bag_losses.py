@@ -27,7 +27,7 @@ from bagwise.autograd.logits import (
     nan_apart,
     refuse_nan_rows,
 )
-from bagwise.autograd.operator import is_traced
+from bagwise.autograd.tracing import is_traced
 from bagwise.bags import Bags, FloatArray, Groupings, check_bags
 from bagwise.errors import InputError
 from bagwise.losses.instance_losses import InstanceLoss, Reduction, reduced, weighted_loss
@@ -196,9 +196,10 @@ def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean"
         )
     log_p = log_probs(logits)
     bag = bag_of_row(bags, logits.device)
-    sizes, counts = tensors_of(bags, log_p.device).totals.to(log_p), expected_counts(
-        bags, log_p.device
-    ).to(log_p)
+    sizes, counts = (
+        tensors_of(bags, log_p.device).totals.to(log_p),
+        expected_counts(bags, log_p.device).to(log_p),
+    )
     # Sums of exponentials relative to each bag's largest, so that no mean underflows.
     top = log_p.new_full((len(bags), bags.n_classes), -math.inf)
     top = top.scatter_reduce(0, bag[:, None].expand_as(logits), log_p.detach(), "amax")

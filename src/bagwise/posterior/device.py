@@ -21,10 +21,10 @@ def device_posterior(
     """TODO"""
     whole(0)(max_states, "max_states")
     is_given_tensor(log_probs)
-    if not bags.is_sharp.all():
+    if bags.potentials is not None:
         raise InputError(
             "the counts of ",
-            Place("bag", int(np.argmin(bags.is_sharp))),
+            Place("bag", int(np.argmin(bags.potentials.is_sharp))),
             ' are not known exactly, which the engine "device" does not take; use engine="auto".',
         )
     found: Posterior[Values] = bridge().posterior_on_device(log_probs, bags, max_states, compiled)
