@@ -45,7 +45,7 @@ class BagTensors(NamedTuple):
 
 
 def tensors_of(bags: Bags, device: torch.device | None = None) -> BagTensors:
-    """The tensors of bags, made once: on the device if they have been moved there, else on the CPU."""
+    """The tensors of bags, made once; on the device where they have been moved to it."""
     if is_moved(bags, device):
         moved: BagTensors = bags.on_device.known
         return moved

@@ -18,7 +18,7 @@ from bagwise.autograd.bag_tensors import BagTensors, is_moved, tensors_of
 from bagwise.autograd.device_lattice import STEPS
 from bagwise.bags import Bags, IntArray
 from bagwise.errors import InputError
-from bagwise.posterior.device import MAX_STATES
+from bagwise.posterior.device import LEAST_INSTANCES, MAX_STATES, MOST_PADDED
 from bagwise.posterior.exact import lattice_states
 
 _MOST_ROWS = 32  # of a bag whose lattice is computed
@@ -73,6 +73,7 @@ class DeviceBags(NamedTuple):
         small: what is computed over the lattice, in the same way.
         max_states: up to which a lattice is.
         bound: (B,) `Posterior.bound`, on the CPU.
+        suits: see `suits_device`.
     """
 
     known: BagTensors
@@ -81,6 +82,7 @@ class DeviceBags(NamedTuple):
     small: list[torch.Tensor]
     max_states: float
     bound: torch.Tensor
+    suits: bool
 
     @property
     def tensors(self) -> tuple[Any, ...]:
@@ -104,6 +106,7 @@ class PackedBags(NamedTuple):
     potentials: torch.Tensor | None
     max_states: float
     bound: torch.Tensor
+    suits: bool
 
     def pinned(self) -> PackedBags:
         """The same in memory from which a device reads while the host goes on."""
@@ -117,7 +120,7 @@ class PackedBags(NamedTuple):
         if packed is not None:
             kind = torch.float32 if device.type == "mps" else packed.dtype
             packed = packed.to(kind).to(device, non_blocking=non_blocking)
-        parts = numbers.split([math.prod(shape) for shape in self.shapes])
+        parts = torch.split(numbers, [math.prod(shape) for shape in self.shapes])
         found = {
             name: part.view(shape)
             for name, part, shape in zip(_LAYOUT, parts, self.shapes, strict=True)
@@ -134,7 +137,9 @@ class PackedBags(NamedTuple):
             else []
             for group in ("large", "small")
         )
-        return DeviceBags(known, found["bag_of_row"], large, small, self.max_states, self.bound)
+        return DeviceBags(
+            known, found["bag_of_row"], large, small, self.max_states, self.bound, self.suits
+        )
 
 
 def _vary(tensors: Iterable[torch.Tensor]) -> None:
@@ -208,7 +213,17 @@ def packed_bags(bags: Bags, max_states: float = MAX_STATES) -> PackedBags:
         known.packed,
         max_states,
         torch.from_numpy(bound),
+        suits_device(bags),
     )
+
+
+def suits_device(bags: Bags) -> bool:
+    """Whether `auto` computes these bags with the device engine, if they are on one: they are
+    enough, not too different in size, and their counts are exact.
+    """
+    padded = len(bags) * int(bags.sizes.max()) * bags.n_classes
+    enough = bags.n_instances >= LEAST_INSTANCES and padded <= MOST_PADDED
+    return enough and bags.potentials is None
 
 
 def _small(bags: Bags, max_states: float) -> Any:
@@ -231,6 +246,8 @@ def _own_states(counts: IntArray) -> Any:
 
 
 def _index_of(bags: Bags, index: IntArray, lattice: bool) -> PaddedIndex:
+    if lattice and len(index) == 1:  # compilers make a program of its own for a size of 1
+        index = index.repeat(2)
     counts, sizes = bags.min_counts[index], bags.sizes[index]
     occurring = (counts > 0).sum(1)
     A = min(max(int(occurring.max()), 2), bags.n_classes)
@@ -240,7 +257,7 @@ def _index_of(bags: Bags, index: IntArray, lattice: bool) -> PaddedIndex:
     totals = bags.totals[index][:, None]
     is_factor = (n > 0) & (n < totals)
     is_factor[occurring == 2, -1] = False
-    states, strides = np.zeros(0), np.zeros((0, 0))
+    states, strides = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
     if lattice:
         K += -K % STEPS
         ends = np.cumprod(n[:, :-1] + 1, 1)

@@ -289,9 +289,11 @@ def _gap(bags: PaddedBags, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
 
 def _log_g(v: torch.Tensor) -> torch.Tensor:
     """log(exp(-v) I_0(v))."""
-    return torch.special.i0e(v).log()
+    found: torch.Tensor = torch.special.i0e(v).log()
+    return found
 
 
 def _slope(v: torch.Tensor) -> torch.Tensor:
     """The derivative of `_log_g`."""
-    return torch.special.i1e(v) / torch.special.i0e(v) - 1
+    found: torch.Tensor = torch.special.i1e(v) / torch.special.i0e(v) - 1
+    return found

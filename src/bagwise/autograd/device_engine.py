@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from bagwise.autograd.bag_tensors import is_moved, weighted
-from bagwise.autograd.device_bags import PaddedIndex, on_device
+from bagwise.autograd.device_bags import DeviceBags, PaddedIndex, on_device, suits_device
 from bagwise.autograd.device_bethe import PaddedBags, balanced, bethe_of_padded
 from bagwise.autograd.device_lattice import Lattices, exact_of_padded
 from bagwise.autograd.tracing import is_traced, refuse_empty
 from bagwise.bags import Bags
-from bagwise.posterior._result import Posterior, check_shapes
-from bagwise.posterior.device import LEAST_INSTANCES, MOST_PADDED
+from bagwise.posterior._result import Posterior, check_shapes, checked
+from bagwise.posterior.device import MAX_STATES
 
 _HAS_TRITON = importlib.util.find_spec("triton") is not None
 _LEAST = -1e4  # log-probabilities relative to the row's largest; smaller ones become that
@@ -37,19 +37,22 @@ def posterior_on_device(
     known = on_device(bags, log_probs.device, max_states)
     if compiled is None:
         compiled = _HAS_TRITON and log_probs.device.type in ("cuda", "xpu")
-    run = _operator if is_traced(log_probs) else _Posterior.apply
-    log_likelihood, weights = run(log_probs, *known.tensors, compiled)
+    if is_traced(log_probs):
+        log_likelihood, weights = _operator(log_probs, *known.tensors, compiled)
+    else:
+        log_likelihood, weights = _Posterior.apply(log_probs, bags, known, compiled)  # type: ignore[no-untyped-call]
     return Posterior(log_likelihood, weights.detach(), known.bound, "device")
 
 
-def is_for_device(engine: str, log_probs: torch.Tensor, bags: Bags) -> bool:
+def is_for_device(
+    engine: str, log_probs: torch.Tensor, bags: Bags, max_states: float = MAX_STATES
+) -> bool:
     """Whether the device engine computes what this engine is asked for."""
-    if engine != "auto" or log_probs.is_cpu:
+    if engine != "auto" or log_probs.is_cpu or max_states < MAX_STATES:
         return engine == "device"
-    here = not torch.compiler.is_compiling() or is_moved(bags, log_probs.device)
-    padded = len(bags) * int(bags.sizes.max()) * bags.n_classes
-    fits = bags.n_instances >= LEAST_INSTANCES and padded <= MOST_PADDED
-    return here and fits and bags.potentials is None
+    if is_moved(bags, log_probs.device):
+        return bool(bags.on_device.suits)
+    return not torch.compiler.is_compiling() and suits_device(bags)
 
 
 @torch.library.custom_op("bagwise::device_posterior", mutates_args=())
@@ -110,27 +113,24 @@ class _Posterior(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        log_probs: torch.Tensor,
-        bag_of_row: torch.Tensor,
-        sizes: torch.Tensor,
-        labels: torch.Tensor | None,
-        row_weights: torch.Tensor | None,
-        large: list[torch.Tensor],
-        small: list[torch.Tensor],
-        compiled: bool,
+        log_probs: torch.Tensor, bags: Bags, known: DeviceBags, compiled: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        if log_probs.is_cpu:  # elsewhere a look at the numbers would make the host wait
+            checked(bags.others_impossible(log_probs.double().numpy()), bags)
+        _, sizes, labels, weights, large, small = known.tensors
         with torch.autocast(log_probs.device.type, enabled=False):
-            return _computed(log_probs, sizes, labels, row_weights, large, small, compiled)
+            return _computed(log_probs, sizes, labels, weights, large, small, compiled)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
-        _keep(ctx, inputs, output)
+        log_probs, _, known, compiled = inputs
+        _keep(ctx, (log_probs, *known.tensors, compiled), output)
         ctx.mark_non_differentiable(output[1])
         ctx.set_materialize_grads(False)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        return (None if grads[0] is None else _backward(ctx, *grads)[0], *[None] * 7)
+    def backward(ctx: Any, *grads: Any) -> tuple[torch.Tensor | None, ...]:
+        return None if grads[0] is None else _backward(ctx, *grads)[0], None, None, None
 
     @staticmethod
     def vmap(
@@ -212,8 +212,8 @@ def _padded(
     labels: torch.Tensor | None,
     weights: torch.Tensor | None,
 ) -> tuple[torch.Tensor, ...]:
-    """The fields of `PaddedBags`, the places (G, K, A) of their entries among those of (N, C), and what (G,)
-    making each row's largest entry 0 takes from log P(S|X).
+    """The fields of `PaddedBags`, the places (G, K, A) of their entries among those of (N, C), and
+    what (G,) making each row's largest entry 0 takes from log P(S|X).
     """
     N, C = log_p.shape
     is_there = index.rows < index.sizes[:, None]

@@ -54,7 +54,8 @@ def exact_of_padded(
     for rows, passed in zip(reversed(runs), reversed(forward), strict=True):
         there, of_rows = call(_steps_back)(there, after, rows, passed)
         weights.append(of_rows)
-    return call(_result)(p, here, end, scale, torch.cat(weights[::-1], 1))
+    log_likelihood, log_w = call(_result)(p, here, end, scale, torch.cat(weights[::-1], 1))
+    return log_likelihood, log_w
 
 
 def _tilt_round(

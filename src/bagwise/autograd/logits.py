@@ -49,7 +49,7 @@ def nan_apart(log_p: torch.Tensor, bags: Bags) -> tuple[torch.Tensor, torch.Tens
     rows, with a gradient of NaN, and 0 for others: engines refuse NaN.
     """
     is_nan = log_p.isnan().any(-1)
-    if not is_out_of_sight(log_p) and not is_nan.any():
+    if log_p.is_cpu and not is_out_of_sight(log_p) and not is_nan.any():
         return log_p, 0.0
     rows = torch.where(is_nan, log_p.sum(-1), 0)
     of_bags = rows.new_zeros(len(bags)).index_add(0, bag_of_row(bags, log_p.device), rows)

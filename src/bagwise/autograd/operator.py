@@ -28,8 +28,8 @@ def posterior_of_tensor(
 ) -> Posterior[torch.Tensor]:
     """Check the input, run an engine (CPU, double precision), bring back tensors."""
     check_shapes(log_probs, bags)
-    if is_for_device(engine, log_probs, bags):
-        return posterior_on_device(log_probs, bags, min(options[0], MAX_STATES), None)
+    if is_for_device(engine, log_probs, bags, *options[:1]):
+        return posterior_on_device(log_probs, bags, MAX_STATES, None)
     possible = others_impossible(log_probs, bags)
     if is_traced(possible):
         found = _operator(possible, *tensors_of(bags).known, engine, options)

@@ -94,6 +94,7 @@ def bag_posterior(
     | `bethe`       | belief propagation, with a correction  | 10 K^2             | large bags    |
     | `multinomial` | the paper's approximation              | K C                | RC_Approx ... |
     | `transport`   | entropic optimal transport             | 75 K C             | OT            |
+    | `device`      | as `auto`, where the tensor is         | padded K C T A     | accelerators  |
 
     Each engine is also a function of its own (`exact_posterior`, ...), whose docstring tells more.
 
@@ -103,8 +104,9 @@ def bag_posterior(
         bags: sizes and counts of the bags of these N instances, which are sorted by bag; or several
             `Groupings` of N rows, in the order of the rows.
         engine: a name from the table.
-        **options: the engine's own: `max_states` (auto, exact), `correction`, `tolerance`,
-            `max_iterations` (bethe), `epsilon`, `iterations` (transport). With groupings also
+        **options: the engine's own: `max_states` (auto, exact, device), `correction`, `tolerance`,
+            `max_iterations` (bethe), `epsilon`, `iterations` (transport), `compiled` (device). With
+            groupings also
             `joint`, `max_rounds`, `damping`, `settled` and `messages`: see
             `posterior.joint.posterior_of_groupings`, which says what is computed.
 

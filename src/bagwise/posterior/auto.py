@@ -32,6 +32,10 @@ def auto_posterior(
     A bag in which only two classes occur is always computed exactly: that takes time in proportion
     to its size. (If its counts are not exact, up to 2^24 states, about 8000 instances.)
 
+    For tensors on an accelerator with 1000 instances or more, `device_posterior` computes all bags
+    where they are, unless counts are not exact. `Posterior.engine` says "device" for bags that it
+    did not compute exactly.
+
     The default of 2^16 states keeps the exact part below a millisecond a bag. With ten classes it
     takes in all bags of 16 and few of 32.
 
