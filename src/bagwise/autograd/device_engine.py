@@ -17,7 +17,6 @@ from bagwise.autograd.device_lattice import Lattices, exact_of_padded
 from bagwise.autograd.tracing import is_traced, refuse_empty
 from bagwise.bags import Bags
 from bagwise.posterior._result import Posterior, check_shapes, checked
-from bagwise.posterior.device import MAX_STATES
 
 _HAS_TRITON = importlib.util.find_spec("triton") is not None
 _LEAST = -1e4  # log-probabilities relative to the row's largest; smaller ones become that
@@ -45,10 +44,12 @@ def posterior_on_device(
 
 
 def is_for_device(
-    engine: str, log_probs: torch.Tensor, bags: Bags, max_states: float = MAX_STATES
+    engine: str, log_probs: torch.Tensor, bags: Bags, max_states: float | None = None
 ) -> bool:
-    """Whether the device engine computes what this engine is asked for."""
-    if engine != "auto" or log_probs.is_cpu or max_states < MAX_STATES:
+    """Whether the device engine computes what this engine is asked for; with `max_states`, `auto`
+    is asked for the engines of the host.
+    """
+    if engine != "auto" or log_probs.is_cpu or max_states is not None:
         return engine == "device"
     if is_moved(bags, log_probs.device):
         return bool(bags.on_device.suits)

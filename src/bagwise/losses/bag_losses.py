@@ -135,8 +135,8 @@ def cc_loss(
         return _of_groupings(log_probs(logits), bags, engine, reduction, messages, options)
     log_p = log_probs(logits)
     # The device engine answers NaN with NaN, without a look at it; others refuse it.
-    limits = [options["max_states"]] if "max_states" in options else []
-    is_away = not log_p.is_cpu and is_for_device(engine, log_p, bags, *limits)
+    limit = options.get("max_states")
+    is_away = not log_p.is_cpu and is_for_device(engine, log_p, bags, limit)
     log_p, nan = (log_p, 0.0) if is_away else nan_apart(log_p, bags)
     log_likelihood = bag_posterior(log_p, bags, engine, **options).log_likelihood
     return reduced(nan - log_likelihood, reduction, bags.total)
