@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,17 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from bagwise import Bags, DiscreteLaplace, InputError, bag_posterior, cc_loss, rc_loss
+from bagwise import (
+    Bags,
+    DiscreteLaplace,
+    InputError,
+    bag_posterior,
+    cc_loss,
+    dllp_loss,
+    pll_cc_loss,
+    pll_loss,
+    rc_loss,
+)
 from bagwise.autograd.device_bags import on_device
 from bagwise.autograd.device_engine import _computed
 from oracles import enumerate_bags, informed_bags, random_bags
@@ -201,6 +212,17 @@ def test_transforms_and_second_derivatives() -> None:
         torch.func.jacrev(torch.func.grad(loss))(log_probs)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # of PyTorch's own
+def test_what_it_cannot_do_is_said_in_words() -> None:
+    log_probs, bags = random_bags(12, [4, 3], 3)
+    with pytest.raises(RuntimeError, match=r"no forward-mode derivative.*use reverse mode"):
+        torch.func.jacfwd(lambda x: cc_loss(x, bags, "device"))(log_probs)
+    with pytest.raises(InputError, match=r"numbers cannot be read.*make the bags outside"):
+        torch.vmap(lambda x, n: cc_loss(x, Bags([2], n[None])))(
+            torch.zeros(3, 2, 2), torch.ones(3, 2, dtype=torch.long)
+        )
+
+
 class Recorded(TorchDispatchMode):
     """The operations that run, and those among them that change the device."""
 
@@ -248,14 +270,24 @@ def test_the_engine_asks_the_device_for_nothing() -> None:
     assert sum(recorded.calls.values()) > 100
 
 
-@pytest.mark.parametrize("loss", [cc_loss, rc_loss])
-def test_a_step_on_a_device_copies_nothing_but_the_bags_and_those_once(loss: Any) -> None:
+STORED = torch.zeros(1500, 5, device=META)
+STEPS: dict[str, Callable[[torch.Tensor, Bags], torch.Tensor]] = {
+    "cc": cc_loss,
+    "cc, by bag": lambda logits, bags: cc_loss(logits, bags, reduction="none").sum(),
+    "rc": lambda logits, bags: rc_loss(logits, bags, STORED),
+    "dllp": dllp_loss,
+    "pll": lambda logits, bags: pll_loss(logits, bags, STORED),
+    "pll_cc": pll_cc_loss,
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_on_a_device_copies_nothing_but_the_bags_and_those_once(name: str) -> None:
     logits, bags = batch(META)
-    given = (torch.zeros(1500, 5, device=META),) if loss is rc_loss else ()
     for expected in (["aten._to_copy.default"], []):
         with Recorded() as recorded:
-            loss(logits, bags, *given).backward()
-        assert recorded.calls["bagwise.device_posterior.default"] == 1
+            STEPS[name](logits, bags).backward()
+        assert recorded.calls["bagwise.device_posterior.default"] == (name[:2] in ("cc", "rc"))
         assert recorded.moves == expected
         assert not [name for name in recorded.calls if any(wait in name for wait in WAITS)]
 

@@ -171,9 +171,18 @@ def on_device(
     if packed is None or packed.max_states != max_states:
         packed = packed_bags(bags, max_states)
     found = packed.on(device, non_blocking)
-    if type(found.bag_of_row) is torch.Tensor:  # and none that only a tracer sees
+    row = found.bag_of_row
+    if type(row) is torch.Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(row):
         bags.on_device = found
     return found
+
+
+def bring(bags: Bags, device: torch.device) -> None:
+    """Send bags to the device of what they go with, if nobody has, so that losses do not send
+    their parts one by one.
+    """
+    if device.type != "cpu" and not torch.compiler.is_compiling() and not is_moved(bags, device):
+        on_device(bags, device)
 
 
 def move(bags: Bags, device: Any, non_blocking: bool) -> None:
@@ -191,11 +200,10 @@ def pin(bags: Bags) -> None:
 
 def packed_bags(bags: Bags, max_states: float = MAX_STATES) -> PackedBags:
     """All that is to be sent, on the host."""
-    known = tensors_of(bags)
-    parts: dict[str, Any] = {"bag_of_row": bags.bag_of_row}
-    for name, tensor in known._asdict().items():
-        if tensor is not None and name != "packed":
-            parts[name] = tensor.numpy()
+    parts: dict[str, Any] = {
+        "bag_of_row": bags.bag_of_row, "sizes": bags.sizes, "low": bags.min_counts,
+        "labels": bags.row_labels, "weights": bags.weights, "totals": bags.totals,
+    }  # fmt: skip
     bound = np.full(len(bags), np.inf)
     if bags.potentials is None:
         small = _small(bags, max_states)
@@ -206,11 +214,14 @@ def packed_bags(bags: Bags, max_states: float = MAX_STATES) -> PackedBags:
                 parts |= {f"{name} {key}": value for key, value in more.items()}
         two = (bags.min_counts > 0).sum(1) <= 2  # which belief propagation computes exactly
         bound[small | two] = 0.0
-    flat = [parts.get(name, np.zeros((0,) * rank)) for name, rank in _LAYOUT.items()]
+    flat = [
+        np.zeros((0,) * rank) if parts.get(name) is None else parts[name]
+        for name, rank in _LAYOUT.items()
+    ]
     return PackedBags(
         torch.from_numpy(np.concatenate([np.asarray(part, np.int64).ravel() for part in flat])),
         [np.shape(part) for part in flat],
-        known.packed,
+        tensors_of(bags).packed,
         max_states,
         torch.from_numpy(bound),
         suits_device(bags),

@@ -14,7 +14,7 @@ from bagwise.autograd.bag_tensors import is_moved, weighted
 from bagwise.autograd.device_bags import DeviceBags, PaddedIndex, on_device, suits_device
 from bagwise.autograd.device_bethe import PaddedBags, balanced, bethe_of_padded
 from bagwise.autograd.device_lattice import Lattices, exact_of_padded
-from bagwise.autograd.tracing import is_traced, refuse_empty
+from bagwise.autograd.tracing import is_traced, refuse_empty, refuse_forward_mode
 from bagwise.bags import Bags
 from bagwise.posterior._result import Posterior, check_shapes, checked
 
@@ -117,7 +117,7 @@ class _Posterior(torch.autograd.Function):
         log_probs: torch.Tensor, bags: Bags, known: DeviceBags, compiled: bool
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if log_probs.is_cpu:  # elsewhere a look at the numbers would make the host wait
-            checked(bags.others_impossible(log_probs.double().numpy()), bags)
+            checked(bags.others_impossible(log_probs.detach().double().numpy()), bags)
         _, sizes, labels, weights, large, small = known.tensors
         with torch.autocast(log_probs.device.type, enabled=False):
             return _computed(log_probs, sizes, labels, weights, large, small, compiled)
@@ -132,6 +132,8 @@ class _Posterior(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[torch.Tensor | None, ...]:
         return None if grads[0] is None else _backward(ctx, *grads)[0], None, None, None
+
+    jvp = staticmethod(refuse_forward_mode)
 
     @staticmethod
     def vmap(

@@ -12,6 +12,7 @@ from torch.nn.functional import log_softmax
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from bagwise.autograd.bag_tensors import bag_of_row
+from bagwise.autograd.device_bags import bring
 from bagwise.autograd.tracing import is_traced
 from bagwise.bags import Bags, Groupings, check_bags
 from bagwise.bags.arrays import shown_row
@@ -72,6 +73,8 @@ def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
             f"logits has shape {tuple(logits.shape)}, but these bags have {bags.n_instances} "
             f"instances and {bags.n_classes} classes."
         )
+    if isinstance(bags, Bags):
+        bring(bags, logits.device)
     if (
         isinstance(bags, Bags)
         and len(bags) == 1

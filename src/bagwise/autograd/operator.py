@@ -15,7 +15,7 @@ import torch
 
 from bagwise.autograd.bag_tensors import bags_of_tensors, others_impossible, tensors_of, weighted
 from bagwise.autograd.device_engine import is_for_device, posterior_on_device
-from bagwise.autograd.tracing import is_traced, refuse_empty
+from bagwise.autograd.tracing import is_traced, refuse_empty, refuse_forward_mode
 from bagwise.bags import Bags, FloatArray
 from bagwise.posterior import most_probable_labeling
 from bagwise.posterior._engine import KERNELS
@@ -144,12 +144,7 @@ class _Posterior(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return (None,) * 4 if grads[0] is None else _backward(ctx, *grads)[:4]
 
-    @staticmethod
-    def jvp(ctx: Any, *_: Any) -> None:
-        raise RuntimeError(
-            "a bag's log-likelihood has no forward-mode derivative (jvp, jacfwd, torch.func.hessian"
-            "); use reverse mode: backward, vjp, jacrev, jacrev(jacrev(f)) for a Hessian."
-        )
+    jvp = staticmethod(refuse_forward_mode)
 
     @staticmethod
     def vmap(
@@ -182,7 +177,7 @@ class _PlainPosterior(torch.autograd.Function):
         return output
 
     backward = _Posterior.backward
-    jvp = _Posterior.jvp
+    jvp = staticmethod(refuse_forward_mode)
 
 
 def _by_row(of_bags: torch.Tensor, sizes: torch.Tensor, rows: int) -> torch.Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from bagwise.errors import InputError
@@ -17,6 +19,14 @@ def is_traced(tensor: torch.Tensor) -> bool:
         or tensor.is_meta
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._get_tracing_state() is not None
+    )
+
+
+def refuse_forward_mode(ctx: Any, *grad_inputs: Any) -> Any:
+    """What a function does when its forward-mode derivative is wanted."""
+    raise RuntimeError(
+        "a bag's log-likelihood has no forward-mode derivative (jvp, jacfwd, torch.func.hessian"
+        "); use reverse mode: backward, vjp, jacrev, jacrev(jacrev(f)) for a Hessian."
     )
 
 
