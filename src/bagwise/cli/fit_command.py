@@ -300,6 +300,7 @@ def fit(
             epochs=epochs,
             store=store,
             ray=cluster(ray_address, workers) if there_is_ray else None,
+            workers=workers,
             keep_counts=keep_counts,
             command=shlex.join(["bagwise", *sys.argv[1:]]),
         )

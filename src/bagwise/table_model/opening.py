@@ -87,8 +87,8 @@ def fit(
         **more: `joint`, with several groupings: learn from all counts together (True), from each
             grouping by itself (False), or as held-out bags prefer it (None); how models are trained
             step by step (`method`, `engine`, `method_options`, `lr`, `epochs`); where the work is
-            done (`store`, `ray`, `limits`, `command`), and whether the model keeps the counts of
-            single bags (`keep_counts`), see `bagwise.tables.fit_options`.
+            done (`store`, `ray`, `workers`, `limits`, `command`), and whether the model keeps the
+            counts of single bags (`keep_counts`), see `bagwise.tables.fit_options`.
 
     >>> import pyarrow as pa
     >>> rows = pa.table({"ward": ["A", "B", "C", "D"] * 3, "age": [20, 60, 30, 65, *range(30, 38)]})
@@ -142,7 +142,7 @@ def fit(
 
 _log = logging.getLogger("bagwise")
 _TRAINING = ("method", "engine", "method_options", "lr", "epochs")
-_PLACE = ("store", "ray", "limits", "command", "keep_counts")
+_PLACE = ("store", "ray", "workers", "limits", "command", "keep_counts")
 
 
 def load(folder: str | Path) -> TableModel:

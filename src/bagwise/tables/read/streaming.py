@@ -18,7 +18,7 @@ from bagwise.tables.read.source import FileSource
 from bagwise.tables.read.type_inference import Inference
 from bagwise.tables.read.values import is_text
 
-_BUFFER = 1 << 15  # bytes of each column of a Parquet file that are read at a time
+BUFFER = 1 << 15  # bytes of each column of a Parquet file that are read at a time
 _CELL = 24  # bytes that a cell of a batch takes while it is read and encoded
 _PAGE = 3_000_000  # bytes that a column of a Parquet file takes, at most, while it is decoded
 _CHUNK = 1000  # bytes that are known of a column in a row group
@@ -91,7 +91,7 @@ class StreamedSource(FileSource):
     def _batches(self, file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
         if is_parquet(file):
             # Without a buffer every column of a row group would be read as a whole.
-            with pq.ParquetFile(file, pre_buffer=False, buffer_size=_BUFFER) as parquet:
+            with pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER) as parquet:
                 yield from parquet.iter_batches(self.batch_rows, columns=names)
             return
         with pcsv.open_csv(file, **text_options(file, self.limits)) as reader:

@@ -1,0 +1,92 @@
+"""The part of a table that one worker reads: rows of its files, from one number to another."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from copy import copy
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bagwise.errors import InputError
+from bagwise.tables.read.paths import is_parquet
+from bagwise.tables.read.streaming import BUFFER, StreamedSource
+
+
+class SharedSource(StreamedSource):
+    """As `StreamedSource`, and it can be cut into shares of about as many rows each.
+
+    Of a Parquet file only the row groups of a share are read. A CSV file is parsed from its
+    beginning to the end of the share.
+
+    Attributes:
+        first_row: of the table, that is in the share.
+    """
+
+    first_row = 0
+    _range: dict[Path, tuple[int, int]] | None = None
+
+    def shares(self, n: int) -> list[SharedSource]:
+        """So many shares, one after the other; some are empty where there are fewer rows."""
+        counts = [self._rows_of(file) for file in self.files]
+        ends = np.cumsum(counts)
+        cuts = np.linspace(0, ends[-1], n + 1).astype(int).tolist()
+        found = []
+        for begin, end in pairwise(cuts):
+            share = copy(self)
+            share.first_row, share.rows, share._range = begin, end - begin, {}
+            for file, last, rows in zip(self.files, ends.tolist(), counts, strict=True):
+                first = last - rows
+                if (low := max(begin, first)) < (high := min(end, last)):
+                    share._range[file] = low - first, high - first
+            share.files = list(share._range)
+            found.append(share)
+        return found
+
+    def require_files(self) -> None:
+        """Raise an InputError where a file is not there on this machine."""
+        for file in self.files:
+            if not file.exists():
+                raise InputError(
+                    f"{file} is not there on the machine {platform.node()} of the cluster; files "
+                    "have to be on a disk that all see."
+                )
+
+    def _rows_of(self, file: Path) -> int:
+        return int(pq.read_metadata(file).num_rows) if is_parquet(file) else self._counted[file]
+
+    def _batches(self, file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
+        if self._range is None:
+            yield from super()._batches(file, names)
+            return
+        begin, end = self._range[file]
+        row, batches = 0, super()._batches(file, names)
+        if is_parquet(file):
+            row, batches = self._groups(file, names, begin, end)
+        for batch in batches:
+            low, high = max(begin - row, 0), min(end - row, batch.num_rows)
+            if low < high:
+                yield batch.slice(low, high - low)
+            row += batch.num_rows
+            if row >= end:
+                return
+
+    def _groups(
+        self, file: Path, names: list[str], begin: int, end: int
+    ) -> tuple[int, Iterator[pa.RecordBatch]]:
+        """The first row of the row groups that have some of these rows, and their batches."""
+        about = pq.read_metadata(file)
+        ends = np.cumsum([about.row_group(g).num_rows for g in range(about.num_row_groups)])
+        first, last = np.searchsorted(ends, [begin, end - 1], side="right").tolist()
+        row = int(ends[first - 1]) if first else 0
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER) as parquet:
+                groups = list(range(first, last + 1))
+                yield from parquet.iter_batches(self.batch_rows, row_groups=groups, columns=names)
+
+        return row, batches()
