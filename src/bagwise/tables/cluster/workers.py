@@ -133,7 +133,7 @@ class Workers:
         found, wrong, is_lost = {}, [], False
         for name, call in calls.items():
             try:
-                found[name] = ray.get(call)
+                found[name] = _get(call)
             except ray.exceptions.RayTaskError as error:
                 if isinstance(error.cause, ray.exceptions.RayError):
                     is_lost = True  # another worker's result never came
@@ -154,7 +154,7 @@ class Workers:
         dead = []
         for i, call in enumerate(calls):
             try:
-                ray.get(call)
+                _get(call)
             except ray.exceptions.RayError:
                 dead.append(i)
         return dead
@@ -228,3 +228,10 @@ class Workers:
             n = rows[giver][receiver]
             for begin in range(0, n, step):
                 yield giver, begin, min(begin + step, n)
+
+
+def _get(call: Any) -> Any:
+    """What a call of a worker returned: all that ever comes to the driver."""
+    import ray
+
+    return ray.get(call)
