@@ -118,7 +118,8 @@ PAGES = [
 def test_links_lead_somewhere(name: str) -> None:
     text = (ROOT / name).read_text()
     for target in re.findall(r"\]\(([^)#]+)\)", text):
-        if not target.startswith("http"):
+        # docs/examples is written when the site is built; tests/test_site.py follows its links.
+        if not target.startswith(("http", "../examples/")):
             assert ((ROOT / name).parent / target).exists(), target
 
 

@@ -113,7 +113,7 @@ class TrainingOptions:
             what tells it from the others, and with it what its counts teach. 1 is the paper's way,
             but for a bag that is left over, which joins the batch before it. Other models learn
             more from more steps.
-        schedule: "constant", or "one_cycle": the rate rises over the first 30 % of the epochs and
+        schedule: "constant", or "one_cycle": the rate rises over the first 30% of the epochs and
             falls to nothing. Or one of PyTorch's, stepped once an epoch: cosine, exponential,
             linear, multistep, plateau (by `val_bag_loss`, else by the training loss), polynomial,
             step; or a function of the optimizer that makes one.
