@@ -31,7 +31,7 @@ class Sums:
 
     Attributes:
         theta: (d + 1, C - 1) the parameters.
-        log_likelihood: (B,) log P(S|X) of each bag.
+        log_likelihood: log P(S|X), in parts: (B,) of each bag, or of each place that has some.
         gradient: (d + 1, C - 1) of their sum.
     """
 
@@ -58,7 +58,11 @@ class SummedLikelihood(ABC):
 
     @abstractmethod
     def passed(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The log-likelihood of each bag (B,), and the gradient of their sum (d + 1, C - 1)."""
+        """The log-likelihood in parts, see `Sums`, and the gradient of their sum."""
+
+    @abstractmethod
+    def of_bags(self, theta: FloatArray) -> FloatArray:
+        """(B,) the log-likelihood of each bag."""
 
     @abstractmethod
     def curvature(self, theta: FloatArray, n_rows: int, penalty: FloatArray) -> Curvature:
@@ -152,6 +156,15 @@ class LikelihoodInPieces(SummedLikelihood):
                 gradient[-1] += of_part.sum(axis=0)
         return log_likelihood, gradient
 
+    def of_bags(self, theta: FloatArray) -> FloatArray:
+        """Found together with the gradient."""
+        return self.passed(theta)[0]
+
+    def summed(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """As `passed`, the log-likelihood of all bags in one part (1,)."""
+        log_likelihood, gradient = self.passed(theta)
+        return log_likelihood.sum(keepdims=True), gradient
+
     def curvature(self, theta: FloatArray, n_rows: int, penalty: FloatArray) -> Curvature:
         """By reading all rows once; `n_rows` counts those of other bags, too, where there are."""
         return Curvature(n_rows, penalty).with_rows(self._information_rows(theta))
@@ -228,7 +241,7 @@ def fit_in_pieces(
 def bag_log_likelihoods_in_pieces(fit: LinearFit, read: Read, bags: Bags, most: int) -> FloatArray:
     """`bag_log_likelihoods` of rows that are read piece by piece."""
     likelihood = LikelihoodInPieces(read, len(fit.weights), bags, most)
-    return likelihood.evaluate(fit.theta()).log_likelihood
+    return likelihood.of_bags(fit.theta())
 
 
 def _logits(X: FloatArray, coefficients: FloatArray) -> FloatArray:

@@ -30,7 +30,7 @@ class ShardedLikelihood(SummedLikelihood):
     >>> parts = [LikelihoodInPieces(lambda i, j, X=rows: X[i:j], 1, bags.select([b]), 9)
     ...          for b, rows in enumerate((X[:2], X[2:]))]
     >>> whole = ShardedLikelihood(lambda name, *to: [getattr(p, name)(*to) for p in parts], 1, bags)
-    >>> whole.evaluate(np.zeros((2, 1))).log_likelihood
+    >>> whole.of_bags(np.zeros((2, 1)))
     array([-0.69314718, -0.69314718])
     """
 
@@ -40,8 +40,12 @@ class ShardedLikelihood(SummedLikelihood):
 
     def passed(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """See `SummedLikelihood`, also for the others."""
-        log_likelihoods, gradients = zip(*self._ask("passed", theta), strict=True)
+        log_likelihoods, gradients = zip(*self._ask("summed", theta), strict=True)
         return np.concatenate(log_likelihoods), sum(gradients[1:], gradients[0])
+
+    def of_bags(self, theta: FloatArray) -> FloatArray:
+        """(B,) the log-likelihood of each bag."""
+        return np.concatenate(self._ask("of_bags", theta))
 
     def curvature(self, theta: FloatArray, n_rows: int, penalty: FloatArray) -> Curvature:
         """Information rows themselves come here only where they are few."""

@@ -74,8 +74,9 @@ class ShardedBags(EncodedBags):
     ) -> tuple[SummedLikelihood, IntArray]:
         """The likelihood of these bags by sums over workers, and the classes that they have."""
         bags, classes = occurring(self.bags.select(index))
-        own = self.select(index).inputs.by_worker()
         workers: Workers = self.inputs.workers
+        chosen = self.select(index).inputs.by_worker()
+        own = {i: workers.put(local) for i, local in chosen.items()}
 
         def ask(name: str, *arguments: Any) -> list[Any]:
             sent = {i: (local, classes, most, name, *arguments) for i, local in own.items()}

@@ -160,11 +160,14 @@ class Worker:
             self._dealt(receiver).unlink(missing_ok=True)
         for bags, encode in self._batches(columns):
             owner = np.where(bags >= 0, np.searchsorted(begins, bags, side="right") - 1, -1)
-            encoded = None
-            for receiver in receivers:
-                if not len(there := np.flatnonzero(owner == receiver)):
+            order = np.argsort(owner, kind="stable")
+            first = np.searchsorted(owner[order], receivers, side="left")
+            last = np.searchsorted(owner[order], receivers, side="right")
+            encoded = encode() if (first < last).any() else None
+            for receiver, begin, end in zip(receivers, first, last, strict=True):
+                if encoded is None or begin == end:
                     continue
-                encoded = encode() if encoded is None else encoded
+                there = order[begin:end]
                 records = np.empty((len(there), width + 1), dtype=np.float32)
                 _bags_of(records)[:] = bags[there] - begins[receiver]
                 records[:, 1:] = encoded[there]

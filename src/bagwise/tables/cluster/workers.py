@@ -69,6 +69,12 @@ class Workers:
                 self._restore(error.lost)
         return [found[i] for i in arguments]
 
+    def put(self, value: Any) -> Any:
+        """A value that workers are given more than once, sent to each machine only once."""
+        import ray
+
+        return ray.put(value)
+
     def prepare(self, method: str, arguments: Mapping[int, tuple[Any, ...]]) -> list[Any]:
         """The same of what a new worker has to do, too."""
         found = self.each(method, arguments)

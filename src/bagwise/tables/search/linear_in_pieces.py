@@ -67,7 +67,7 @@ def trials_in_pieces(
             begin = _fit(data, index, begin, f"{share}", work, bar, limits)
     of_bags = np.full(len(bags), np.nan)
     unseen, classes = data.in_pieces(held_out, _most(data, limits))
-    of_bags[held_out] = unseen.evaluate(begin.theta(classes)).log_likelihood
+    of_bags[held_out] = unseen.of_bags(begin.theta(classes))
     trial = Trial(
         model="linear",
         bag_loss=-float(of_bags[held_out].sum() / bags.sizes[held_out].sum()),
