@@ -100,7 +100,7 @@ class Taken:
     Attributes:
         seconds: from beginning to end.
         cpu: CPU seconds of all workers by what they did.
-        calls: how often they were asked to do it, all workers together.
+        rows: that all workers together passed over, of what they were asked to do for the fit.
         busiest: CPU seconds of the worker that had most.
         driver: CPU seconds of this process.
         most: bytes of memory, of the node that had most.
@@ -109,7 +109,7 @@ class Taken:
 
     seconds: float = 0.0
     cpu: Counter[str] = field(default_factory=Counter)
-    calls: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
     busiest: float = 0.0
     driver: float = 0.0
     most: int = 0
@@ -118,24 +118,31 @@ class Taken:
 
 def fit(there: Any, folder: Path, workers: int, **options: Any) -> tuple[TableModel, Taken]:
     """A fit by so many workers of a cluster, and what it took."""
-    taken, calls = Taken(), {"on": Workers._called, "off": Workers.__exit__}
+    import ray
+
+    taken, called, left = Taken(), Workers._called, Workers.__exit__
     pids: list[int] = []
+    bags: dict[Any, int] = {}
     of_workers: dict[int, float] = {}
 
     def watched(self: Workers, method: str, arguments: Mapping[int, tuple[Any, ...]]) -> Any:
         if not pids:
-            found = calls["on"](self, "ping", dict.fromkeys(range(len(self)), ()))
+            found = called(self, "ping", dict.fromkeys(range(len(self)), ()))
             pids.extend(found.values())
         name = next(iter(arguments.values()))[3] if method == "likelihood" else method
+        if method == "likelihood":
+            for index, *_ in arguments.values():
+                bags.setdefault(index, 0)
+                bags[index] = bags[index] or len(ray.get(index))
+                taken.rows[name] += bags[index]
         before = _cpu(pids)
-        done = calls["on"](self, method, arguments)
+        done = called(self, method, arguments)
         taken.cpu[name] += sum(_cpu(pids).values()) - sum(before.values())
-        taken.calls[name] += len(arguments)
         return done
 
     def ending(self: Workers, *error: object) -> None:
         of_workers.update(_cpu(pids))
-        calls["off"](self, *error)
+        left(self, *error)
 
     began, cpu = time.perf_counter(), time.process_time()
     with (
@@ -156,6 +163,9 @@ def fit(there: Any, folder: Path, workers: int, **options: Any) -> tuple[TableMo
     taken.seconds = time.perf_counter() - began
     taken.driver = time.process_time() - cpu
     taken.busiest = max(of_workers.values())
+    data = model.fitted.facts.data
+    for name in taken.rows:  # until here they were bags
+        taken.rows[name] = round(taken.rows[name] * data.rows / data.n_bags)
     taken.cpu["send"] = sum(of_workers.values()) - sum(taken.cpu.values())
     return model, taken
 
