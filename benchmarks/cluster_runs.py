@@ -13,20 +13,18 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 import bagwise
-from bagwise.ray_cluster import cluster
 from bagwise.table_model import TableModel
 from bagwise.tables.cluster.workers import Workers
 
@@ -156,7 +154,7 @@ def fit(there: Any, folder: Path, workers: int, **options: Any) -> tuple[TableMo
             labels=folder / "labels.csv",
             model="linear",
             progress=False,
-            ray=cluster(there.address),
+            ray=there.address,
             workers=workers,
             **options,
         )
@@ -171,13 +169,12 @@ def fit(there: Any, folder: Path, workers: int, **options: Any) -> tuple[TableMo
 
 
 def _cpu(pids: list[int]) -> dict[int, float]:
+    """CPU seconds of processes that are there."""
     found = {}
     for pid in pids:
-        try:
-            of_process = psutil.Process(pid).cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        found[pid] = of_process.user + of_process.system
+        with suppress(OSError):
+            user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+            found[pid] = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
     return found
 
 
@@ -207,12 +204,17 @@ def _memory(there: Any, taken: Taken) -> Iterator[None]:
 
 
 def _of_node(raylet: int) -> int:
-    try:
-        below = psutil.Process(raylet).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return 0
-    anonymous = sum(_status(process.pid, "RssAnon") for process in below)
-    return anonymous + _status(raylet, "RssAnon") + _status(raylet, "RssShmem")
+    """Memory of a node: all its processes, and what is in its object store."""
+    return sum(_status(pid, "RssAnon") for pid in _below(raylet)) + _status(raylet, "RssShmem")
+
+
+def _below(pid: int) -> list[int]:
+    """A process, and those that it and they have started."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [other for child in task.read_text().split() for other in _below(int(child))]
+    return found
 
 
 def _status(pid: int, name: str) -> int:

@@ -20,7 +20,6 @@ import bagwise
 from bagwise.cli import app
 from bagwise.errors import InputError
 from bagwise.limits import Limits
-from bagwise.ray_cluster import cluster
 from bagwise.tables.cluster import workers as of_workers
 from bagwise.tables.cluster.workers import Workers
 from fitted import fit_table
@@ -91,7 +90,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Path], str, Pa
 
 def fit_on(nodes: Any, *where: Any, workers: int = 3, **options: Any) -> Any:
     options = {"model": "linear", **options}
-    return fit_table(*where, ray=cluster(nodes.address), workers=workers, **options)
+    return fit_table(*where, ray=nodes.address, workers=workers, **options)
 
 
 def assert_same(ours: Any, theirs: Any) -> None:
@@ -215,7 +214,9 @@ def test_a_node_is_lost_in_the_middle_of_a_fit(
     def losing(self: Workers, name: str, arguments: Any) -> Any:
         passes[0] += name == "likelihood"
         if passes[0] == 5 and third in nodes.list_all_nodes():
-            places.extend(_pids_below(third))
+            found = called(self, "ping", dict.fromkeys(range(6), ()))
+            raylet = third.all_processes["raylet"][0].process.pid
+            places.extend(pid for pid in found.values() if _parent(pid) == raylet)
             nodes.remove_node(third, allow_graceful=False)
         return called(self, name, arguments)
 
@@ -225,12 +226,8 @@ def test_a_node_is_lost_in_the_middle_of_a_fit(
     assert places  # some workers were there
 
 
-def _pids_below(node: Any) -> list[int]:
-    """Processes of workers on a node: they listen to its raylet."""
-    import psutil
-
-    raylet = node.all_processes["raylet"][0].process.pid
-    return [child.pid for child in psutil.Process(raylet).children(recursive=True)]
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_no_row_comes_to_the_driver(
@@ -287,7 +284,7 @@ def test_what_is_wrong_is_said_in_the_same_words(
         files = [files[0], tmp_path / "b.csv"]
         files[1].write_text("\n".join(text))
     said = []
-    for on_ray in ({}, {"ray": cluster(nodes.address), "workers": 2}):
+    for on_ray in ({}, {"ray": nodes.address, "workers": 2}):
         with pytest.raises(InputError) as error:
             fit_table(files, **options, **on_ray)
         said.append(str(error.value))
@@ -311,7 +308,7 @@ def test_what_cannot_be_learned_from_rows_that_are_spread_is_refused(
         {"model": "linear", "context": "mean(x)"},
     ):
         with pytest.raises(InputError, match=r"needs them together|cannot be learned from with"):
-            fit_table(*table, ray=cluster(), **options)
+            fit_table(*table, ray=True, **options)
 
 
 def test_a_model_of_the_command_line_says_that_perceptrons_were_not_tried(

@@ -7,11 +7,10 @@ these bags. Everything it does follows from its arguments, so that another one c
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from bagwise.limits import Limits
 from bagwise.progress import RowProgress
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.surprising import surprising_in_pieces
+from bagwise.tables.cluster.folders import new_folder, remove_folders
 from bagwise.tables.cluster.shares import SharedSource
 from bagwise.tables.encode.columns import Columns, Inputs
 from bagwise.tables.encode.learn_columns import ColumnLearner
@@ -70,18 +70,18 @@ class Worker:
     """The class of an actor of Ray. It has one thread.
 
     Args:
+        home: the driver's current folder, from which files are named.
         place: the folder in which it makes one for its rows; None for that of temporary files.
         job: how the names of the folders of all workers begin.
     """
 
-    def __init__(self, place: Path | None, job: str) -> None:
+    def __init__(self, home: Path, place: Path | None, job: str) -> None:
+        with suppress(OSError):  # a file that is not there is named when it is needed
+            os.chdir(home)
         os.environ["OMP_NUM_THREADS"] = "1"
         threadpool_limits(1)
         pa.set_cpu_count(1)
-        if place is not None:
-            place.mkdir(parents=True, exist_ok=True)
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{job}-", dir=place))
-        self._job = job
+        self._folder, self._place, self._job = new_folder(place, job), place, job
         self._likelihood: tuple[IntArray, IntArray, LikelihoodInPieces] | None = None
 
     def ping(self) -> int:
@@ -90,8 +90,7 @@ class Worker:
 
     def close(self) -> None:
         """Remove its folder, and those that workers have left which died on this machine."""
-        for folder in self._folder.parent.glob(f"{self._job}-*"):
-            shutil.rmtree(folder, ignore_errors=True)
+        remove_folders(self._place, self._job)
 
     # --- reading
 

@@ -14,9 +14,11 @@ import numpy as np
 from bagwise.bags import IntArray
 from bagwise.errors import BagwiseError, InputError, Option
 from bagwise.ray_cluster import ATTEMPTS
+from bagwise.tables.cluster.folders import remove_folders
 
 _CHUNK = 1 << 23  # bytes of rows that are sent at a time
 _AHEAD = 2  # chunks that are on their way to a worker
+_PATIENCE = 10  # seconds that workers have to remove their files
 
 
 class _LostError(Exception):
@@ -42,7 +44,7 @@ class Workers:
         self._done: list[tuple[str, Mapping[int, tuple[Any, ...]]]] = []
         self._dealing: tuple[Any, ...] = ()
         self._settled: dict[int, tuple[Any, ...]] = {}
-        self._actors = [self._started() for _ in range(n)]
+        self._actors = [self._started(cores=1) for _ in range(n)]
 
     def __len__(self) -> int:
         return len(self._actors)
@@ -55,9 +57,10 @@ class Workers:
         import ray
 
         ended = [actor.close.remote() for actor in self._actors]
-        ray.wait(ended, num_returns=len(ended), timeout=30)
+        ray.wait(ended, num_returns=len(ended), timeout=_PATIENCE)
         for actor in self._actors:
             ray.kill(actor)
+        remove_folders(self._place, self._job)
 
     def each(self, method: str, arguments: Mapping[int, tuple[Any, ...]]) -> list[Any]:
         """What a method of these workers returns, in their order."""
@@ -113,19 +116,15 @@ class Workers:
 
     # --- workers that die
 
-    def _started(self) -> Any:
+    def _started(self, cores: int) -> Any:
         import ray
 
         from bagwise.tables.cluster.worker import Worker
 
-        # Where a machine is gone, its workers have to share cores with the others.
-        free = ray.available_resources().get("CPU", 0) >= 1  # type: ignore[no-untyped-call]
         actor = ray.remote(Worker).options(
-            num_cpus=1 if free or not hasattr(self, "_actors") else 0,
-            scheduling_strategy="SPREAD",
-            max_restarts=0,
+            num_cpus=cores, scheduling_strategy="SPREAD", max_restarts=0
         )
-        return actor.remote(self._place, self._job)
+        return actor.remote(Path.cwd(), self._place, self._job)
 
     def _called(self, method: str, arguments: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
         """What a method returns by worker; the first of several errors is raised."""
@@ -167,6 +166,8 @@ class Workers:
 
     def _replace(self, lost: Iterable[int]) -> None:
         """Start new ones, and have them do what is to be done before rows are dealt."""
+        import ray
+
         waiting = set(lost)
         while waiting:
             for i in waiting:
@@ -180,7 +181,9 @@ class Workers:
                         Option("memory"),
                         ".",
                     )
-                self._actors[i] = self._started()
+                # Where a machine is gone, its workers have to share cores with the others.
+                free = ray.available_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
+                self._actors[i] = self._started(cores=min(int(free), 1))
             try:
                 for method, arguments in self._done:
                     self._called(method, {i: arguments[i] for i in waiting if i in arguments})
