@@ -9,6 +9,7 @@ from pathlib import Path
 from bagwise.checks import flag, one_of, whole
 from bagwise.errors import InputError, Option, UsageError
 from bagwise.limits import LIMITS, Limits
+from bagwise.storage.uris import refuse_uri
 from bagwise.tables.encode.learn_columns import Ordered
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.read.frames import is_frame
@@ -101,6 +102,9 @@ class WorkOptions:
 
     def __post_init__(self) -> None:
         flag(self.keep_counts, "keep_counts")
+        for folder in (self.out, self.store):
+            if folder is not None:
+                refuse_uri(folder)
         if self.workers is not None:
             whole(1, 2**20)(self.workers, Option("workers"))
 

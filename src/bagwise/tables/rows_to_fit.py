@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from bagwise.errors import InputError, Option
@@ -20,6 +19,7 @@ from bagwise.tables.labels.bag_context import label_columns
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.label_file import LabelTable, read_labels
 from bagwise.tables.match.bag_table import MatchedRows
+from bagwise.tables.read.databases import is_database
 from bagwise.tables.read.frames import is_frame
 from bagwise.tables.read.source import Table
 from bagwise.tables.sort.encoded_bags import EncodedBags
@@ -34,11 +34,11 @@ class RowsToFit(NamedTuple):
     """Encoded rows, and where they come from.
 
     Attributes:
-        files: that were read; none of a frame.
+        files: that were read, or where else the rows were; none of a frame.
         store: the folder that has the rows, if one does.
     """
 
-    files: Sequence[Path]
+    files: Sequence[str]
     rows: MatchedRows
     encoded: EncodedBags
     store: Store | None = None
@@ -114,6 +114,13 @@ def _with_workers(
     work: WorkOptions,
     enter: Callable[[AbstractContextManager[Any]], Any],
 ) -> RowsToFit:
+    if is_database(data):
+        raise InputError(
+            "the workers of a cluster share the rows of files, and these are in a database. Write "
+            "them to Parquet files, or leave out ",
+            Option("ray"),
+            ".",
+        )
     from bagwise.tables.cluster.read_sharded import rows_in_shards
     from bagwise.tables.cluster.workers import Workers
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +30,7 @@ from bagwise.tables.sort.sorted_table import (
     refuse_small_budget,
     warn_again,
 )
-from bagwise.tables.sort.store import digest_of, files_as_they_are
+from bagwise.tables.sort.store import digest_of
 from bagwise.tables.sort.table_rows import Asked
 
 
@@ -42,7 +41,7 @@ def rows_in_shards(
     workers: Workers,
     memory: int | None,
     progress: bool,
-) -> tuple[Sequence[Path], MatchedRows, ShardedBags]:
+) -> tuple[Sequence[str], MatchedRows, ShardedBags]:
     """As `rows_in_store`, the rows with the workers.
 
     Args:
@@ -80,12 +79,9 @@ def rows_in_shards(
         settle = {i: (part, width, memory, source.limits) for i, part in own_bags.items()}
         workers.settle(columns, begins, width, settle)
         bar.advance(2)
-    folders = list(source.partitions.texts.values())
-    digest = digest_of(
-        [bagwise.__version__, files_as_they_are(source.files), folders, columns.to_json(), memory]
-    )
+    digest = digest_of([bagwise.__version__, source.fingerprint(), columns.to_json(), memory])
     inputs = ShardedRows(workers, begins, np.arange(len(bags)), width, memory, digest)
-    return source.files, replace(rows, columns=columns), ShardedBags(inputs, bags)
+    return source.places, replace(rows, columns=columns), ShardedBags(inputs, bags)
 
 
 def _together(

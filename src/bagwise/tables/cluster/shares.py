@@ -6,15 +6,14 @@ import platform
 from collections.abc import Iterator
 from copy import copy
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from bagwise.errors import InputError
-from bagwise.tables.read.paths import is_parquet
-from bagwise.tables.read.streaming import BUFFER, StreamedSource
+from bagwise.tables.read.streaming import StreamedSource
+from bagwise.tables.read.table_files import TableFile, is_parquet, local
+from bagwise.tables.read.typed_files import batches, row_groups
 
 
 class SharedSource(StreamedSource):
@@ -28,7 +27,7 @@ class SharedSource(StreamedSource):
     """
 
     first_row = 0
-    _range: dict[Path, tuple[int, int]] | None = None
+    _range: dict[TableFile, tuple[int, int]] | None = None
 
     def shares(self, n: int) -> list[SharedSource]:
         """So many shares, one after the other; some are empty where there are fewer rows."""
@@ -49,44 +48,32 @@ class SharedSource(StreamedSource):
 
     def require_files(self) -> None:
         """Raise an InputError where a file is not there on this machine."""
-        for file in self.files:
+        for file in local(self.files):
             if not file.exists():
                 raise InputError(
                     f"{file} is not there on the machine {platform.node()} of the cluster; files "
                     "have to be on a disk that all see."
                 )
 
-    def _rows_of(self, file: Path) -> int:
-        return int(pq.read_metadata(file).num_rows) if is_parquet(file) else self._counted[file]
+    def _rows_of(self, file: TableFile) -> int:
+        typed = self._typed_files.get(file)
+        return self._counted[file] if typed is None else typed.rows
 
-    def _batches(self, file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, file: TableFile, names: list[str]) -> Iterator[pa.RecordBatch]:
         if self._range is None:
             yield from super()._batches(file, names)
             return
         begin, end = self._range[file]
-        row, batches = 0, super()._batches(file, names)
+        row, found = 0, super()._batches(file, names)
         if is_parquet(file):
-            row, batches = self._groups(file, names, begin, end)
-        for batch in batches:
+            ends = np.cumsum(row_groups(file))
+            first, last = np.searchsorted(ends, [begin, end - 1], side="right").tolist()
+            row, groups = int(ends[first - 1]) if first else 0, list(range(first, last + 1))
+            found = batches(file, names, self.batch_rows, frugal=True, groups=groups)
+        for batch in found:
             low, high = max(begin - row, 0), min(end - row, batch.num_rows)
             if low < high:
                 yield batch.slice(low, high - low)
             row += batch.num_rows
             if row >= end:
                 return
-
-    def _groups(
-        self, file: Path, names: list[str], begin: int, end: int
-    ) -> tuple[int, Iterator[pa.RecordBatch]]:
-        """The first row of the row groups that have some of these rows, and their batches."""
-        about = pq.read_metadata(file)
-        ends = np.cumsum([about.row_group(g).num_rows for g in range(about.num_row_groups)])
-        first, last = np.searchsorted(ends, [begin, end - 1], side="right").tolist()
-        row = int(ends[first - 1]) if first else 0
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            with pq.ParquetFile(file, pre_buffer=False, buffer_size=BUFFER) as parquet:
-                groups = list(range(first, last + 1))
-                yield from parquet.iter_batches(self.batch_rows, row_groups=groups, columns=names)
-
-        return row, batches()

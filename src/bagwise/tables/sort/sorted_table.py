@@ -30,10 +30,9 @@ from bagwise.tables.match.bag_codes import bag_codes
 from bagwise.tables.match.bag_table import MatchedRows, match_names, without_absent_classes
 from bagwise.tables.match.heavy_tails import NUMBERS, judged_here, with_useful_logs
 from bagwise.tables.read.row_source import RowSource
-from bagwise.tables.read.streaming import StreamedSource
 from bagwise.tables.sort.encoded_bags import NUMBER
 from bagwise.tables.sort.sorting import Batches, are_sorted, sorted_rows
-from bagwise.tables.sort.store import READING, Store, digest_of, files_as_they_are
+from bagwise.tables.sort.store import READING, Store, digest_of
 
 if TYPE_CHECKING:
     from bagwise.tables.sort.table_rows import Asked
@@ -81,7 +80,7 @@ def refuse_what_needs_memory(method: str, row_labels: str | None) -> None:
 
 
 def read_sorted(
-    source: StreamedSource,
+    source: RowSource,
     labels: LabelTable,
     asked: Asked,
     store: Store,
@@ -157,15 +156,13 @@ def refuse_small_budget(bags: Bags, budget: int, limits: Limits = LIMITS) -> Non
         )
 
 
-def _read(source: StreamedSource, asked: Asked, store: Store, progress: bool) -> Reading:
+def _read(source: RowSource, asked: Asked, store: Store, progress: bool) -> Reading:
     """Read all rows, unless that was done before; notes of then are given again."""
     learner = learner_for(source, asked)
     unused = [*asked.key, *asked.exclude]
     columns = [asked.key, asked.features, unused, sorted(asked.categorical), asked.ordered]
-    folders = list(source.partitions.texts.values())  # moving a file changes its rows
-    files = files_as_they_are(source.files)
     sizes = [source.batch_rows, source.limits.tracked_texts]  # which decide what columns mean
-    identity = [bagwise.__version__, files, folders, columns, *sizes]
+    identity = [bagwise.__version__, source.fingerprint(), columns, *sizes]
     path = store.folder / _CODES
 
     def read() -> Any:
