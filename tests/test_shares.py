@@ -53,7 +53,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_shares_are_all_rows_in_order(table: list[Path], n: int) -> None:
-    source = SharedSource(table, [], 2**40)
+    source = SharedSource(table, [], 2**40, Limits())
     shares = source.shares(n)
     sizes = [share.rows or 0 for share in shares]
     assert sum(sizes) == N
@@ -68,7 +68,7 @@ def test_shares_are_all_rows_in_order(table: list[Path], n: int) -> None:
 
 def test_more_shares_than_rows_leave_some_empty(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1.0, 2.0]}), tmp_path / "a.parquet")
-    shares = SharedSource(tmp_path / "a.parquet", [], 2**40).shares(5)
+    shares = SharedSource(tmp_path / "a.parquet", [], 2**40, Limits()).shares(5)
     assert sorted(len(share.files) for share in shares) == [0, 0, 0, 1, 1]
     assert sum(batch.num_rows for share in shares for batch in share.batches()) == 2
 
@@ -82,7 +82,7 @@ def test_columns_learned_in_shares_and_merged_are_those_of_the_whole(table: list
             learner.update(batch)
         return learner
 
-    source = SharedSource(table, [], 2**40)
+    source = SharedSource(table, [], 2**40, Limits())
     whole = learned(source).finish()
     first, *others = map(learned, source.shares(5))
     for other in others:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from bagwise.errors import InputError, Option
-from bagwise.tables.cluster.shares import SharedSource
+from bagwise.tables.cluster.shares import MUCH, SharedSource
 from bagwise.tables.fit_options import (
     ColumnOptions,
     ModelOptions,
@@ -21,13 +21,13 @@ from bagwise.tables.labels.label_file import LabelTable, read_labels
 from bagwise.tables.match.bag_table import MatchedRows
 from bagwise.tables.read.databases import is_database
 from bagwise.tables.read.frames import is_frame
+from bagwise.tables.read.paths import paths_of
 from bagwise.tables.read.source import Table
+from bagwise.tables.read.table_files import TableFile, is_text_file
 from bagwise.tables.sort.encoded_bags import EncodedBags
 from bagwise.tables.sort.sorted_table import refuse_what_needs_memory
 from bagwise.tables.sort.store import Store
 from bagwise.tables.sort.table_rows import Asked, rows_in_memory, rows_in_store
-
-_MUCH = 2**62  # bytes, where memory is not limited
 
 
 class RowsToFit(NamedTuple):
@@ -121,11 +121,13 @@ def _with_workers(
             Option("ray"),
             ".",
         )
-    from bagwise.tables.cluster.read_sharded import rows_in_shards
+    from bagwise.tables.cluster.read_sharded import looked_at, rows_in_shards
     from bagwise.tables.cluster.workers import Workers
 
-    source = SharedSource(data, asked.as_text, work.memory or _MUCH, asked.limits)
-    source.require(asked.key)
+    files = paths_of(data)
+    is_known = not any(map(is_text_file, files))  # what the columns hold
+    if is_known:  # mistakes are named before Ray is started
+        _shared(files, asked, work).require(asked.key)
     assert work.ray is not None
     cores = enter(work.ray)
     n = work.workers or cores
@@ -136,4 +138,13 @@ def _with_workers(
             ".",
         )
     workers = enter(Workers(n, work.store))
+    looks = None if is_known else looked_at(files, asked, workers)
+    source = _shared(files, asked, work, looks)
+    source.require(asked.key)
     return RowsToFit(*rows_in_shards(source, labels, asked, workers, work.memory, work.progress))
+
+
+def _shared(
+    files: Sequence[TableFile], asked: Asked, work: WorkOptions, looks: Any = None
+) -> SharedSource:
+    return SharedSource(files, asked.as_text, work.memory or MUCH, asked.limits, looks)

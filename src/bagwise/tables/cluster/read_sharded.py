@@ -23,6 +23,8 @@ from bagwise.tables.encode.columns import Columns
 from bagwise.tables.labels.label_file import LabelTable
 from bagwise.tables.match.bag_table import MatchedRows, without_absent_classes
 from bagwise.tables.match.heavy_tails import NUMBERS, with_useful_logs
+from bagwise.tables.read.streaming import Look
+from bagwise.tables.read.table_files import TableFile, is_text_file
 from bagwise.tables.sort.encoded_bags import NUMBER
 from bagwise.tables.sort.sorted_table import (
     learner_for,
@@ -32,6 +34,17 @@ from bagwise.tables.sort.sorted_table import (
 )
 from bagwise.tables.sort.store import digest_of
 from bagwise.tables.sort.table_rows import Asked
+
+
+def looked_at(files: Sequence[TableFile], asked: Asked, workers: Workers) -> dict[TableFile, Look]:
+    """What the columns of CSV files hold; workers read these, each some of them."""
+    parts = np.array_split(np.arange(len(files)), len(workers))
+    own = {i: [files[k] for k in part if is_text_file(files[k])] for i, part in enumerate(parts)}
+    found: dict[TableFile, Look] = {}
+    arguments = {i: (texts, asked.as_text, asked.limits) for i, texts in own.items() if texts}
+    for looks in workers.each("look", arguments):
+        found |= looks
+    return found
 
 
 def rows_in_shards(

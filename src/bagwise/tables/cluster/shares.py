@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from itertools import pairwise
 
@@ -11,9 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from bagwise.errors import InputError
-from bagwise.tables.read.streaming import StreamedSource
+from bagwise.limits import Limits
+from bagwise.tables.read.paths import Paths
+from bagwise.tables.read.streaming import Look, StreamedSource
 from bagwise.tables.read.table_files import TableFile, is_parquet, local
 from bagwise.tables.read.typed_files import batches, row_groups
+
+MUCH = 2**62  # bytes, where memory is not limited
 
 
 class SharedSource(StreamedSource):
@@ -22,12 +26,30 @@ class SharedSource(StreamedSource):
     Of a Parquet file only the row groups of a share are read. A CSV file is parsed from its
     beginning to the end of the share.
 
+    Args:
+        looks: what workers have found out about CSV files.
+
     Attributes:
         first_row: of the table, that is in the share.
     """
 
     first_row = 0
     _range: dict[TableFile, tuple[int, int]] | None = None
+
+    def __init__(
+        self,
+        paths: Paths,
+        as_text: Iterable[str],
+        budget: int,
+        limits: Limits,
+        looks: Mapping[TableFile, Look] | None = None,
+    ) -> None:
+        self._looks = looks or {}
+        super().__init__(paths, as_text, budget, limits)
+
+    def look(self, file: TableFile) -> Look:
+        """What a worker has found out, or a reading here does."""
+        return self._looks[file] if file in self._looks else super().look(file)
 
     def shares(self, n: int) -> list[SharedSource]:
         """So many shares, one after the other; some are empty where there are fewer rows."""
@@ -46,14 +68,9 @@ class SharedSource(StreamedSource):
             found.append(share)
         return found
 
-    def require_files(self) -> None:
-        """Raise an InputError where a file is not there on this machine."""
-        for file in local(self.files):
-            if not file.exists():
-                raise InputError(
-                    f"{file} is not there on the machine {platform.node()} of the cluster; files "
-                    "have to be on a disk that all see."
-                )
+    def look_of(self, file: TableFile) -> Look:
+        """What was found out about a CSV file."""
+        return self._found[file], self._counted[file]
 
     def _rows_of(self, file: TableFile) -> int:
         typed = self._typed_files.get(file)
@@ -77,3 +94,13 @@ class SharedSource(StreamedSource):
             row += batch.num_rows
             if row >= end:
                 return
+
+
+def require_files(files: Iterable[TableFile]) -> None:
+    """Raise an InputError where a file is not there on this machine."""
+    for file in local(files):
+        if not file.exists():
+            raise InputError(
+                f"{file} is not there on the machine {platform.node()} of the cluster; files have "
+                "to be on a disk that all see."
+            )

@@ -28,12 +28,14 @@ from bagwise.progress import RowProgress
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.surprising import surprising_in_pieces
 from bagwise.tables.cluster.folders import new_folder, remove_folders
-from bagwise.tables.cluster.shares import SharedSource
+from bagwise.tables.cluster.shares import MUCH, SharedSource, require_files
 from bagwise.tables.encode.columns import Columns, Inputs
 from bagwise.tables.encode.learn_columns import ColumnLearner
 from bagwise.tables.match.bag_codes import bag_codes
 from bagwise.tables.match.heavy_tails import log_gain
 from bagwise.tables.model.fit_facts import SurprisingBag
+from bagwise.tables.read.streaming import Look
+from bagwise.tables.read.table_files import TableFile
 from bagwise.tables.sort.encoded_bags import EncodedBags
 from bagwise.tables.sort.sorted_table import (
     encoded_batches,
@@ -94,10 +96,17 @@ class Worker:
 
     # --- reading
 
+    def look(
+        self, files: list[TableFile], as_text: list[str], limits: Limits
+    ) -> dict[TableFile, Look]:
+        """What the columns of CSV files hold."""
+        require_files(files)
+        return {file: SharedSource([file], as_text, MUCH, limits).look_of(file) for file in files}
+
     def read(self, share: SharedSource, asked: Asked) -> ShareOfRows:
         """Read a share for the first time: bags of rows, and what the columns mean."""
         self._share = share
-        share.require_files()
+        require_files(share.files)
         learner, numbers = learner_for(share, asked, share.first_row), dict[str, int]()
         rows_of = np.zeros(1, dtype=np.int64)
         notes: list[list[Any]] = []
