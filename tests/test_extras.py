@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import bagwise
 from bagwise.__main__ import main
 
 ROOT = Path(__file__).parent.parent
@@ -81,6 +82,15 @@ def test_a_missing_extra_is_one_line_on_the_command_line(
     assert capsys.readouterr().err == (
         'Error: pyarrow is not installed; pip install "bagwise[tables]" brings it.\n'
     )
+
+
+def test_the_logistic_regression_names_the_extra_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(vars(bagwise), "BagLogisticRegression", raising=False)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(bagwise.BagwiseError, match=r"pip install \"bagwise\[sklearn\]\""):
+        _ = bagwise.BagLogisticRegression
 
 
 def test_every_extra_that_is_named_exists_and_all_has_them() -> None:

@@ -125,7 +125,7 @@ def test_optimizers_and_schedules_are_pytorchs() -> None:
 
 def test_the_documents_name_all_of_them() -> None:
     sweeps, estimator = (
-        (ROOT / "docs" / f"{page}.md").read_text() for page in ("sweeps", "estimator")
+        (ROOT / "docs" / f"{page}.md").read_text() for page in ("sweeps", "understand/classifier")
     )
     assert not [name for name in TRAINING if name not in sweeps]
     assert not [name for name in STEP_BY_STEP if f"`{name}`" not in estimator]

@@ -146,6 +146,10 @@ class TrainingOptions:
         compile: whether the model is compiled for training, by `torch.compile`, for batches of any
             size. Evaluation, and the model that is returned, are not.
         workers: processes that fetch the instances of a `Dataset`; 0 fetches them here.
+
+    >>> from dataclasses import replace
+    >>> replace(TrainingOptions(epochs=5), lr=0.01).epochs
+    5
     """
 
     epochs: int = _option(30, whole(1), "Passes over the training bags.")

@@ -7,14 +7,19 @@ that was made before gets them when they are first asked for, which no compiled 
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any, NamedTuple
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple, ParamSpec
 
 import numpy.typing as npt
 import torch
 
 from bagwise.bags import Bags
 from bagwise.bags.bags import bags_of_bytes
+
+_P = ParamSpec("_P")
 
 
 class BagTensors(NamedTuple):
@@ -52,7 +57,27 @@ def tensors_of(bags: Bags) -> BagTensors:
     return found
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _not_followed(function: Callable[_P, None]) -> Callable[_P, None]:
+    """As `torch.compiler.disable` has it: compilers do not look into calls of a function.
+
+    That imports the compiler, which takes as long as the rest of PyTorch, so it is done where a
+    compiler is there.
+    """
+    disabled: list[Callable[_P, None]] = []
+
+    @functools.wraps(function)
+    def called(*args: _P.args, **named: _P.kwargs) -> None:
+        if "torch._dynamo" not in sys.modules:
+            function(*args, **named)
+            return
+        if not disabled:
+            disabled.append(torch.compiler.disable(function))  # type: ignore[no-untyped-call]
+        disabled[0](*args, **named)
+
+    return called
+
+
+@_not_followed
 def _keep_tensors(bags: Bags) -> None:
     labels = None if bags.row_labels is None else _shared(bags.row_labels)
     if bags.tensors is not None:  # the same bags, whose labels are known now
@@ -71,7 +96,7 @@ def _keep_tensors(bags: Bags) -> None:
 Bags.when_made.append(_keep_tensors)
 torch.serialization.add_safe_globals([bags_of_bytes])  # torch.load makes bags of files of tensors
 # Compilers are not to follow, array by array, how bags are made within a step.
-Bags._set = torch.compiler.disable(Bags._set)  # type: ignore[method-assign, no-untyped-call]
+Bags._set = _not_followed(Bags._set)  # type: ignore[method-assign]
 
 
 def _shared(array: npt.NDArray[Any]) -> torch.Tensor:

@@ -63,9 +63,9 @@ def _information_rows(
     d = X1.shape[1]
     q = np.empty(D)
     T = np.empty((D, D))
+    slope = np.empty((D, D, d))
     for bag in index:
-        out = rows[bag - begin].reshape(D, d, D)
-        out[:] = 0.0
+        slope[:] = 0.0
         V = np.zeros((D, D))
         for k in range(offsets[bag], offsets[bag + 1]):
             p = probabilities[k]
@@ -82,10 +82,8 @@ def _information_rows(
             for e in range(D):
                 for f in range(D):
                     V[e, f] += T[e, f]
-                for j in range(d):
-                    for f in range(D):
-                        out[e, j, f] += T[e, f] * X1[k, j]
-        _whiten(_with_effect(V, tau), out)
+                    add_times(slope[e, f], T[e, f], X1[k])
+        whitened(_with_effect(V, tau), slope, rows[bag - begin])
 
 
 @inline
@@ -101,17 +99,25 @@ def _with_effect(V: FloatArray, tau: float) -> FloatArray:
 
 
 @inline
-def _whiten(covariance: FloatArray, out: FloatArray) -> None:
-    """out := L^-1 out for covariance = L L'."""
+def add_times(total: FloatArray, factor: float, x: FloatArray) -> None:
+    """Add a multiple of a row."""
+    for j in range(len(x)):
+        total[j] += factor * x[j]
+
+
+@inline
+def whitened(covariance: FloatArray, slope: FloatArray, rows: FloatArray) -> None:
+    """rows := L^-1 slope for covariance = L L', of slopes (Q, D, d) with d and D in turn."""
     cholesky(covariance)
-    D, d, _ = out.shape
-    for e in range(D):
-        for j in range(d):
-            for f in range(D):
-                total = out[e, j, f]
-                for g in range(e):
-                    total -= covariance[e, g] * out[g, j, f]
-                out[e, j, f] = total / covariance[e, e]
+    Q, D, d = slope.shape
+    for e in range(Q):
+        for f in range(D):
+            for g in range(e):
+                add_times(slope[e, f], -covariance[e, g], slope[g, f])
+            scale = 1.0 / covariance[e, e]
+            for j in range(d):
+                slope[e, f, j] *= scale
+                rows[e, j * D + f] = slope[e, f, j]
 
 
 class Scale:

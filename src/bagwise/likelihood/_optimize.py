@@ -123,13 +123,14 @@ def solve(
     """The optimum next to theta (and tau, where it is fitted): (point, converged, message)."""
     with _threads_for(math.prod(problem.likelihood.shape)):
         likelihood = problem.likelihood
+        most = likelihood.evaluations + max_evaluations
         least_gain = 0.01 * tolerance**2
         if not likelihood.exact:
             least_gain, tolerance = max(least_gain, _ROUGH), max(tolerance, _ROUGH_SLOPE)
         point = problem.at(theta, tau)
         while True:
             coordinates = _Coordinates(problem, point, fits_tau)
-            left = max_evaluations - likelihood.evaluations
+            left = most - likelihood.evaluations
             if np.abs(coordinates.gradient(point)).max() <= tolerance:
                 return point, True, "converged"
             if left <= 0:

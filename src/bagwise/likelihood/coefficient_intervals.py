@@ -74,13 +74,13 @@ def covariance(
     small, it would be B / (B - 1). L is the ridge, as if the coefficients had come from its prior:
     what the bags do not determine is as open as the prior says.
 
-    H is the observed information, by differences of the gradient, where likelihoods are exact and
-    that takes a few seconds at most; else the expected one of scores that are quadratic in the
-    counts (`_information`), which allows for counts that are not exact and for labels that are
-    known. With bags of five the latter makes intervals up to a fifth too wide, with bags of 100
-    there is no difference. With more than four classes, bag effects, or where counts are not exact,
-    scores are linear: intervals are then up to twice too wide where bags are alike. A fit's tau, if
-    it has bag effects, is taken as known.
+    H is the observed information (`_observed`) where likelihoods are exact and that takes a few
+    seconds at most; else the expected one of scores that are quadratic in the counts
+    (`_information`), which allows for counts that are not exact and for labels that are known. With
+    bags of five the latter makes intervals up to a fifth too wide, with bags of 100 there is no
+    difference. With more than four classes, bag effects, or where counts are not exact, scores are
+    linear: intervals are then up to twice too wide where bags are alike. A fit's tau, if it has bag
+    effects, is taken as known.
 
     Where bags share rows (`rows`), their scores are not independent. If there are at least 20
     groups of connected bags, these are what is sampled. Otherwise, the covariances of scores of
@@ -93,7 +93,7 @@ def covariance(
         X: (N, d) features that the fit was made with.
         fit: a fit with at most 2000 free coefficients.
         rows: (N,) which row each instance is, where bags share rows: see `Groupings.stacked`.
-        limits: how long differences of the gradient may take.
+        limits: how long the observed information may take.
 
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(600, 1))
