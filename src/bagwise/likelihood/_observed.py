@@ -34,7 +34,7 @@ def observed_information(
     """
     bags, basis, X1 = likelihood.bags, likelihood.basis, likelihood.X1
     d, D = X1.shape[1], basis.shape[1]
-    z: FloatArray = bags.others_impossible(X1 @ (theta @ basis.T))
+    z: FloatArray = bags.others_impossible(X1 @ theta @ basis.T)
     p = found.probabilities
     q = p @ basis
     T = np.einsum("kc,ce,cf->kef", p, basis, basis, optimize=True) - q[:, :, None] * q[:, None, :]

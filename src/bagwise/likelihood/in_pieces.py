@@ -92,7 +92,6 @@ class LikelihoodInPieces:
             yield index, int(offsets[index[0]]), int(offsets[index[-1] + 1])
 
     def _pass(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        coefficients = theta @ self.basis.T
         log_likelihood, gradient = np.empty(len(self.bags)), np.zeros(theta.shape)
         for index, first, last in self._groups():
             parts = list(pairwise([*range(first, last, self._most), last]))
@@ -100,7 +99,7 @@ class LikelihoodInPieces:
             X = np.empty((0, 0))
             for begin, end in parts:
                 X = self._read(begin, end)
-                z[begin - first : end - first] = _logits(X, coefficients)
+                z[begin - first : end - first] = _logits(X, theta) @ self.basis.T
             found = evaluation(z, self.bags.select(index))
             log_likelihood[index] = found.log_likelihood
             residuals = found.residuals @ self.basis
@@ -114,11 +113,10 @@ class LikelihoodInPieces:
 
     def _information(self, theta: FloatArray) -> Iterator[FloatArray]:
         """Of a bag that is larger than a piece, by its first rows, as if all were like these."""
-        coefficients = theta @ self.basis.T
         for index, first, last in self._groups():
             used = min(last - first, self._most)
             X = self._read(first, first + used)
-            p = softmax(_logits(X, coefficients), axis=1)
+            p = softmax(_logits(X, theta) @ self.basis.T, axis=1)
             offsets = np.minimum(self.bags.offsets[index[0] : index[-1] + 2] - first, used)
             X1 = np.concatenate([X, np.ones((used, 1))], axis=1)
             copies = self.bags.copies[first : first + used]

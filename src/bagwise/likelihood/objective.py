@@ -86,7 +86,7 @@ class BagLikelihood:
     def evaluate(self, theta: FloatArray, tau: float = 0.0) -> Evaluation:
         """The likelihood and its derivatives; with tau > 0, its mean over bag effects."""
         self.evaluations += 1
-        z: FloatArray = self.X1 @ (theta @ self.basis.T)
+        z: FloatArray = self.X1 @ theta @ self.basis.T  # in this order: of two classes a column
         if tau == 0:
             return evaluation(z, self.bags)
         log_likelihood, weights = _unnormalized(z, self.bags)

@@ -216,10 +216,13 @@ def is_heavy(sample: Floats) -> bool:
     >>> is_heavy(np.random.default_rng(0).lognormal(size=1000))
     True
     """
-    if len(sample) < FEW or len(np.unique(sample)) <= 10:  # a logarithm of few values says no more
+    # A logarithm of few values says no more. Mostly the first ones tell that there are more.
+    few = len(np.unique(sample[:100])) <= 10 and len(np.unique(sample)) <= 10
+    if len(sample) < FEW or few:
         return False
     z = (sample - sample.mean()) / max(float(sample.std()), 1e-300)
-    return bool(abs((z**3).mean()) > SKEWED or (z**4).mean() - 3 > TAILED)
+    squares = z * z
+    return bool(abs((squares * z).mean()) > SKEWED or (squares * squares).mean() - 3 > TAILED)
 
 
 def _log(sample: Floats) -> Log | None:
