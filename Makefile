@@ -1,11 +1,11 @@
 # Every target sets up what it needs, and no more, in .venv, with the versions of constraints.txt.
 PYTHON ?= python3
 VENV ?= .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/ready-dev
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow test-all test-lowest fuzz lint types docs bench clean
+.PHONY: help demo test test-slow test-all test-lowest fuzz lint types docs bench dist clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -16,7 +16,7 @@ demo: $(VENV)/ready-demo ## all methods on handwritten digits in bags: a table a
 test: $(READY) ## test the mathematics, losses, methods, estimator and tables, and every docstring's example
 	$(BIN)/python -m pytest $(ARGS)
 
-test-slow: $(READY) ## test what starts processes, Ray or a browser, kills work, runs the README, or trains for long
+test-slow: $(READY) .venv-s3/ready ## test what starts processes, Ray or a browser, kills work, runs the README, or trains for long
 	$(BIN)/python -m pytest -m slow
 
 test-all: test test-slow ## test everything
@@ -43,15 +43,25 @@ docs: $(VENV)/ready-docs ## build the documentation site into build/site; warnin
 bench: $(READY) ## measure everything again and write docs/benchmarks.md (a quarter of an hour)
 	$(BIN)/python benchmarks/page.py
 
+dist: $(READY) ## build the wheel and the source archive into dist/, and check them
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+
 clean: ## remove the environment, caches and compiled kernels
-	rm -rf $(VENV) .venv-lowest build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest .venv-s3 build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv-s3/ready: constraints-s3.txt  # an object store for tests; its own packages would not go with ours
+	$(PYTHON) -m venv .venv-s3
+	.venv-s3/bin/pip install --quiet -r constraints-s3.txt
+	@touch $@
 
 extras_demo := torch,plots
 extras_dev := dev
 extras_docs := docs
 
 $(VENV)/ready-%: pyproject.toml $(CONSTRAINTS)
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -c $(CONSTRAINTS) -e '.[$(extras_$*)]'
+	@test -e $(BIN)/python || test -e $(BIN)/python.exe || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c $(CONSTRAINTS) -e '.[$(extras_$*)]'
 	@touch $@

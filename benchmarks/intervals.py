@@ -1,4 +1,4 @@
-"""How often 95 % intervals hold the truth, on generated bags with known coefficients.
+"""How often 95% intervals hold the truth, on generated bags with known coefficients.
 
 Four features, standard normal; in natural bags a quarter of their variance is between bags. Labels
 follow a linear model. Intervals are those of `fit_for_intervals`: of the weights, and of the shares
@@ -202,7 +202,7 @@ def one_set_with_effects(setting: Setting, seed: int) -> list[float]:
 
 
 def main_with_effects(sets: int) -> None:
-    print("95 % intervals that hold the shares of the very rows, in %: groups by feature / bags\n")
+    print("95% intervals that hold the shares of the very rows, in %: groups by feature / bags\n")
     names = ["C", "K", "B", "tau", "new rows", "rows of new bags", "rows of the fit"]
     _print(names)
     _print(["---"] * len(names))
@@ -229,7 +229,7 @@ def main() -> None:
     rows = [int(number) for number in (options.rows or "").split(",") if number]
     settings = [SETTINGS[number - 1] for number in rows] if rows else list(SETTINGS)
 
-    print("95 % intervals that hold the truth, in %: weights / shares\n")
+    print("95% intervals that hold the truth, in %: weights / shares\n")
     names = ["C", "K", "B", "bags", "size", "tau", "sandwich", "bootstrap", "chosen ridge"]
     _print(names)
     _print(["---"] * len(names))

@@ -21,6 +21,7 @@ from common import machine
 HERE = Path(__file__).parent
 SECTIONS = (
     "training",
+    "steps",
     "engines",
     "accuracy",
     "groupings",

@@ -93,8 +93,8 @@ def test_inputs_by_name_have_a_row_for_each_instance() -> None:
         BagDataset({"x": torch.zeros(9), "y": torch.zeros(8)}, BAGS)
     with pytest.raises(TypeError, match="input 'x': inputs is a list"):
         BagDataset({"x": [0] * 9}, BAGS)
-    for inputs in ({}, {"counts": torch.zeros(9)}):
-        with pytest.raises(ValueError, match=r"at least one is needed, and 'counts' is that of"):
+    for inputs in ({}, {"counts": torch.zeros(9)}, {"bags": torch.zeros(9)}):
+        with pytest.raises(ValueError, match=r"at least one is needed, and 'counts' and 'bags'"):
             BagDataset(inputs, BAGS)
     with pytest.raises(TypeError, match="'text' of item 0 of the inputs is a str; numbers are"):
         BagDataset(_Strings(), BAGS)[0]

@@ -48,9 +48,10 @@ def nan_apart(log_p: torch.Tensor, bags: Bags) -> tuple[torch.Tensor, torch.Tens
     """log_p (N, C) with even shares in place of rows with NaN, and (B,) NaN for the bags of such
     rows, with a gradient of NaN, and 0 for others: engines refuse NaN.
     """
-    is_nan = log_p.isnan().any(-1)
-    if not is_out_of_sight(log_p) and not is_nan.any():
+    # A sum of logarithms of probabilities is NaN if one of them is.
+    if not is_out_of_sight(log_p) and not math.isnan(log_p.detach().sum().item()):
         return log_p, 0.0
+    is_nan = log_p.isnan().any(-1)
     rows = torch.where(is_nan, log_p.sum(-1), 0)
     of_bags = rows.new_zeros(len(bags)).index_add(0, bag_of_row(bags, log_p.device), rows)
     return log_p.masked_fill(is_nan[:, None], -math.log(max(bags.n_classes, 1))), of_bags

@@ -29,6 +29,8 @@ def posterior_of_tensor(
     possible = others_impossible(log_probs, bags)
     if is_traced(possible):
         found = _operator(possible, *tensors_of(bags).known, engine, options)
+    elif not torch._C._are_functorch_transforms_active():
+        found = _PlainPosterior.apply(possible, bags, engine, options)  # type: ignore[no-untyped-call]
     else:
         found = _Posterior.apply(possible, bags, engine, options)  # type: ignore[no-untyped-call]
     log_likelihood, weights, _, bound = found
@@ -131,7 +133,7 @@ _operator.register_autograd(_backward, setup_context=_keep)
 
 
 class _Posterior(torch.autograd.Function):
-    """The operator without its ceremony, for ordinary training and the transforms of torch.func."""
+    """The operator without its ceremony, for the transforms of torch.func."""
 
     @staticmethod
     def forward(
@@ -175,6 +177,23 @@ class _Posterior(torch.autograd.Function):
             for one in log_probs.unbind(dims[0])
         ]
         return tuple(torch.stack(outputs) for outputs in zip(*found, strict=True)), 0
+
+
+class _PlainPosterior(torch.autograd.Function):
+    """The same for ordinary training. Where `forward` is apart from `setup_context`, PyTorch looks
+    at its signature in every call, which takes as long as a small batch.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, log_probs: torch.Tensor, bags: Bags, engine: str, options: list[float]
+    ) -> tuple[torch.Tensor, ...]:
+        output = _computed(log_probs, bags, engine, options)
+        _Posterior.setup_context(ctx, (log_probs, bags, engine, options), output)
+        return output
+
+    backward = _Posterior.backward
+    jvp = _Posterior.jvp
 
 
 def _by_row(of_bags: torch.Tensor, sizes: torch.Tensor, rows: int) -> torch.Tensor:

@@ -45,9 +45,11 @@ Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILES...",
-        help='CSV, TSV or Parquet; several, a folder, or a pattern such as "data/*.parquet". '
-        "Folders such as year=2020 add a column. - is standard input, which is copied to a "
-        "temporary file first.",
+        help="CSV, TSV, Parquet or Arrow; several, a folder, or a pattern such as "
+        '"data/*.parquet"; also s3:// and gs://. Folders such as year=2020 add a column. Or a '
+        "table or query of a database: warehouse.duckdb::voters, "
+        "postgresql://ann@host/polls::voters. - is standard input, which is copied to a temporary "
+        "file first.",
         show_default=False,
     ),
 ]
@@ -262,6 +264,7 @@ def fit(
     from bagwise.cli.terminal import show_fit
     from bagwise.ray_cluster import cluster
     from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
+    from bagwise.storage.uris import masked
     from bagwise.table_model import fit as fit_model
     from bagwise.tables.model.fit_file import to_json
     from bagwise.tables.read.paths import spooled
@@ -301,7 +304,7 @@ def fit(
             store=store,
             ray=cluster(ray_address, workers) if there_is_ray else None,
             keep_counts=keep_counts,
-            command=shlex.join(["bagwise", *sys.argv[1:]]),
+            command=masked(shlex.join(["bagwise", *sys.argv[1:]])),
         )
     fitted = found.fitted
     output.result(to_json(fitted.facts))

@@ -16,7 +16,7 @@ from bagwise.bags import Bags, FloatArray, Groupings
 from bagwise.errors import InputError
 from bagwise.posterior._engine import bridge
 from bagwise.posterior._result import Posterior, Values
-from bagwise.posterior.auto import auto_posterior
+from bagwise.posterior.auto import AUTO_STATES, auto_posterior
 from bagwise.posterior.bethe import bethe_posterior
 from bagwise.posterior.exact import exact_posterior, lattice_states
 from bagwise.posterior.joint import JointPosterior, posterior_of_groupings
@@ -43,7 +43,7 @@ __all__ = [
 
 ENGINES = Registry[Callable[..., Posterior[Any]]]("engine", "bagwise.engines")
 """Functions (log_probs (N, C), bags, options by name) -> Posterior. `ENGINES.register("name")` adds
-one, of tensors; see docs/architecture.md."""
+one, of tensors; see docs/how_to/extend.md."""
 
 ENGINES["auto"] = auto_posterior
 ENGINES["exact"] = exact_posterior
@@ -85,7 +85,7 @@ def bag_posterior(
 
     | engine        | computes                               | cost of a bag      | choose it for |
     |---------------|----------------------------------------|--------------------|---------------|
-    | `auto`        | `exact` where it can be, else `bethe`  | theirs             | everything    |
+    | `auto`        | `exact` where it is quick, or `bethe`  | theirs             | everything    |
     | `exact`       | the sums above                         | C prod_c (n_c + 1) | small bags    |
     | `bethe`       | belief propagation, with a correction  | 10 K^2             | large bags    |
     | `multinomial` | the paper's approximation              | K C                | RC_Approx ... |
@@ -170,7 +170,8 @@ def log_likelihoods(logits: FloatArray, bags: Bags) -> FloatArray:
     found = np.empty(len(bags))
     for index in bags.batches(_CHUNK):
         log_probs = log_softmax(logits[bags.rows(index)].astype(np.float64), axis=-1)
-        found[index] = bag_posterior(log_probs, bags.select(index)).log_likelihood
+        post = bag_posterior(log_probs, bags.select(index), max_states=AUTO_STATES)
+        found[index] = post.log_likelihood
     return found
 
 

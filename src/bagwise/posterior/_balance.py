@@ -9,6 +9,8 @@ from bagwise.posterior._kernels import inline
 
 _SINKHORN_STEPS = 30
 _NEWTON_STEPS = 60
+_NEAR = 0.1  # of column sums: where Newton steps are sure to be short ...
+_SLOW = 0.1  # ... and better, unless a Sinkhorn step leaves less than this of the error
 _BALANCED = 1e-7  # column sums this close to the counts are as good as equal
 _LONGEST = 2.0  # step of a logarithm
 
@@ -38,9 +40,14 @@ def balance(w: FloatArray, n: IntArray | FloatArray, copies: IntArray) -> bool:
     x_a, whose gradient is what the columns sum to too much and whose Hessian is the covariance.
     """
     K, A = w.shape
+    last = np.inf
     for _ in range(_SINKHORN_STEPS):
-        if _left_over(w, n, copies) < _BALANCED:
+        error = _left_over(w, n, copies)
+        if error < _BALANCED:
             return True
+        if error < _NEAR and error > _SLOW * last:
+            break
+        last = error
         for a in range(A):
             column = column_sum(w, a, copies)
             if column > 0.0:

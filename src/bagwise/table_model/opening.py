@@ -54,7 +54,8 @@ def fit(
 
     Args:
         rows: the table: a data frame (pandas, polars, pyarrow or anything else that speaks Arrow),
-            or CSV, TSV and Parquet files: a path, a folder, a pattern or a list of these.
+            or CSV, TSV, Parquet and Arrow files: a path, a folder, a pattern, a URI (s3://, gs://)
+            or a list of these; or a table or query of a database, "warehouse.duckdb::voters".
         bag: the column that says which bag a row is in; several where it takes several.
         labels: what is known of each bag: a frame or a file with the bag's columns and a column of
             counts or proportions for each class; or with the bag, a class and a number in each row.
@@ -146,5 +147,10 @@ _PLACE = ("store", "ray", "limits", "command", "keep_counts")
 
 
 def load(folder: str | Path) -> TableModel:
-    """A model that `fit` or `TableModel.save` has written."""
+    """A model that `fit` or `TableModel.save` has written.
+
+    >>> load("model")
+    Traceback (most recent call last):
+    bagwise.errors.InputError: there is no folder model; give the folder of a fitted model.
+    """
     return TableModel(FittedTable.load(Path(folder)))

@@ -9,6 +9,7 @@ from pathlib import Path
 from bagwise.checks import flag, one_of, whole
 from bagwise.errors import InputError, Option, UsageError
 from bagwise.limits import LIMITS, Limits
+from bagwise.storage.uris import refuse_uri
 from bagwise.tables.encode.learn_columns import Ordered
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.search.step_by_step import StepByStep
@@ -95,6 +96,9 @@ class WorkOptions:
 
     def __post_init__(self) -> None:
         flag(self.keep_counts, "keep_counts")
+        for folder in (self.out, self.store):
+            if folder is not None:
+                refuse_uri(folder)
 
 
 def refuse_together(

@@ -28,10 +28,10 @@ from bagwise.tables.labels.one_class import completed
 from bagwise.tables.match.bag_codes import bag_codes
 from bagwise.tables.match.bag_table import MatchedRows, match_names, without_absent_classes
 from bagwise.tables.match.heavy_tails import NUMBERS, with_useful_logs
-from bagwise.tables.read.streaming import StreamedSource
+from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.sort.encoded_bags import NUMBER
 from bagwise.tables.sort.sorting import Batches, are_sorted, sorted_rows
-from bagwise.tables.sort.store import READING, Store, digest_of, files_as_they_are
+from bagwise.tables.sort.store import READING, Store, digest_of
 
 if TYPE_CHECKING:
     from bagwise.tables.sort.table_rows import Asked
@@ -87,7 +87,7 @@ def refuse_what_needs_memory(method: str, row_labels: str | None, on_ray: bool) 
 
 
 def read_sorted(
-    source: StreamedSource,
+    source: RowSource,
     labels: LabelTable,
     asked: Asked,
     store: Store,
@@ -156,17 +156,15 @@ def refuse_small_budget(bags: Bags, budget: int, limits: Limits = LIMITS) -> Non
         )
 
 
-def _read(source: StreamedSource, asked: Asked, store: Store, progress: bool) -> Reading:
+def _read(source: RowSource, asked: Asked, store: Store, progress: bool) -> Reading:
     """Read all rows, unless that was done before; notes of then are given again."""
     unused = [*asked.key, *asked.exclude]
     learner = ColumnLearner(
         source.schema, asked.features, unused, asked.categorical, asked.ordered, source.limits
     )
     columns = [asked.key, asked.features, unused, sorted(asked.categorical), asked.ordered]
-    folders = list(source.partitions.texts.values())  # moving a file changes its rows
-    files = files_as_they_are(source.files)
     sizes = [source.batch_rows, source.limits.tracked_texts]  # which decide what columns mean
-    identity = [bagwise.__version__, files, folders, columns, *sizes]
+    identity = [bagwise.__version__, source.fingerprint(), columns, *sizes]
     path = store.folder / _CODES
 
     def read() -> Any:
@@ -235,7 +233,7 @@ def _digest(array: IntArray) -> str:
 
 
 def _batches(
-    source: StreamedSource, codes: npt.NDArray[np.int32], bag_of_code: IntArray, columns: Columns
+    source: RowSource, codes: npt.NDArray[np.int32], bag_of_code: IntArray, columns: Columns
 ) -> Batches:
     """The bag of each row of a batch, and what encodes it."""
     row = 0
