@@ -165,8 +165,9 @@ def _normalize(
     C = z.shape[1]
     for b in index:
         for k in range(offsets[b], offsets[b + 1]):
-            top = z[k].max()
-            total = 0.0
+            top, total = z[k, 0], 0.0
+            for c in range(1, C):
+                top = max(top, z[k, c])
             for c in range(C):
                 p[k, c] = np.exp(z[k, c] - top)
                 total += p[k, c]
