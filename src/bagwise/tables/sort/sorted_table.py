@@ -40,7 +40,7 @@ KEPT = (
     *("cc", "cc_approx", "rc", "rc_approx", "dllp", "ot", "pll", "pvc"),
     *("pll_cc", "cc_then_rc", "cc_approx_then_rc_approx"),
 )
-_CODES = "codes"
+CODES = "codes"
 _HELD_OUT = 200_000  # rows that are judged at a time, or the largest bag
 _ROWS = 1 << 20  # rows whose bags are looked up at a time
 
@@ -101,7 +101,7 @@ def read_sorted(
     source.require(asked.key)
     limits = source.limits
     reading = _read(source, asked, store, progress)
-    rows, bag_of_code = _match(reading, labels, source.name, asked.skip_unmatched)
+    rows, bag_of_code = match_codes(reading, labels, source.name, asked.skip_unmatched)
     rows = without_absent_classes(rows, labels.source)
     bags = rows.targets.bags
     refuse_small_budget(bags, budget, limits)
@@ -165,7 +165,7 @@ def _read(source: RowSource, asked: Asked, store: Store, progress: bool) -> Read
     columns = [asked.key, asked.features, unused, sorted(asked.categorical), asked.ordered]
     sizes = [source.batch_rows, source.limits.tracked_texts]  # which decide what columns mean
     identity = [bagwise.__version__, source.fingerprint(), columns, *sizes]
-    path = store.folder / _CODES
+    path = store.folder / CODES
 
     def read() -> Any:
         numbers: dict[str, int] = {}
@@ -200,7 +200,7 @@ def _parts(message: Warning | str) -> list[Any]:
     return [asdict(part) if isinstance(part, Option) else str(part) for part in parts]
 
 
-def _match(
+def match_codes(
     reading: Reading, labels: LabelTable, name: str, skip_unmatched: bool
 ) -> tuple[MatchedRows, IntArray]:
     """What is known of the bags, and (number of names + 1,) the place of each among them, -1 for
