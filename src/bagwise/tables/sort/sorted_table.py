@@ -41,7 +41,7 @@ KEPT = (
     *("cc", "cc_approx", "rc", "rc_approx", "dllp", "ot", "pll", "pvc"),
     *("pll_cc", "cc_then_rc", "cc_approx_then_rc_approx"),
 )
-_CODES = "codes"
+CODES = "codes"
 _HELD_OUT = 200_000  # rows that are judged at a time, or the largest bag
 _ROWS = 1 << 20  # rows whose bags are looked up at a time
 
@@ -94,14 +94,7 @@ def read_sorted(
     source.require(asked.key)
     limits = source.limits
     reading = _read(source, asked, store, progress)
-    rows, bag_of_code = matched(
-        reading.columns,
-        reading.names,
-        _rows_of(reading),
-        labels,
-        source.name,
-        asked.skip_unmatched,
-    )
+    rows, bag_of_code = match_codes(reading, labels, source.name, asked.skip_unmatched)
     rows = without_absent_classes(rows, labels.source)
     bags = rows.targets.bags
     refuse_small_budget(bags, budget, limits)
@@ -163,7 +156,7 @@ def _read(source: RowSource, asked: Asked, store: Store, progress: bool) -> Read
     columns = [asked.key, asked.features, unused, sorted(asked.categorical), asked.ordered]
     sizes = [source.batch_rows, source.limits.tracked_texts]  # which decide what columns mean
     identity = [bagwise.__version__, source.fingerprint(), columns, *sizes]
-    path = store.folder / _CODES
+    path = store.folder / CODES
 
     def read() -> Any:
         numbers: dict[str, int] = {}
@@ -214,6 +207,16 @@ def warn_again(notes: Sequence[list[Any]]) -> None:
     for note in notes:
         parts = (part if isinstance(part, str) else Option(**part) for part in note)
         warn_user(BagwiseWarning(*parts))
+
+
+def match_codes(
+    reading: Reading, labels: LabelTable, name: str, skip_unmatched: bool
+) -> tuple[MatchedRows, IntArray]:
+    """What is known of the bags, and (number of names + 1,) the place of each among them, -1 for
+    those that are left out, and for -1.
+    """
+    rows_of = _rows_of(reading)
+    return matched(reading.columns, reading.names, rows_of, labels, name, skip_unmatched)
 
 
 def _rows_of(reading: Reading) -> IntArray:
