@@ -22,19 +22,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
-from bagwise.limits import Limits
 from bagwise.memory_size import shown_size
 from cluster_runs import Taken, fit, generate, nodes
 
 PAGE = Path(__file__).parent.parent / "docs" / "how_to" / "capacity.md"
-# Rows, columns, rows of a bag. With the limit, they count as more than one worker may have, and the
-# part of a fit that one worker does alone is that of any larger table.
+# Rows, columns, rows of a bag. Within so little memory they are more than one worker may have, and
+# workers have them in files, as those of large tables.
 FITTED = [(700_000, 10, 100), (350_000, 20, 400), (200_000, 40, 200), (300_000, 40, 800)]
 FITTED += [(800_000, 8, 5), (250_000, 30, 40)]
-CHECKED = [(600_000, 30, 300), (150_000, 60, 60), (1_500_000, 20, 1000)]
-LIMITS = Limits(linear_cells=6_000_000)
+CHECKED = [(600_000, 30, 300), (150_000, 60, 60), (6_000_000, 100, 1000)]
+BUDGET = "100MB"
 PLANNED = ((10**8, 1), (10**8, 4), (10**9, 4), (10**9, 16), (10**10, 32), (10**10, 128))
-COLUMNS, BAG, CORES, MEMORY = 50, 1000, 8, 4 * 10**9  # of a node: workers, and memory of each
+COLUMNS, BAG, CORES, MEMORY = 50, 1000, 8, 10**9  # of a node: workers, and memory of each
 BASE = 450_000_000  # bytes of a worker's process beside its rows
 STEPS = {
     "read": ("read",),
@@ -112,7 +111,7 @@ def measured(shapes: Sequence[tuple[int, int, int]], folder: Path) -> list[Run]:
     for number, (rows, columns, bag) in enumerate(shapes):
         table = generate(folder / f"{rows}-{columns}-{bag}", rows, columns, bag, seed=number)
         with nodes(2) as there:
-            _, taken = fit(there, table, 2, limits=LIMITS)
+            _, taken = fit(there, table, 2, memory=BUDGET)
         runs.append(Run(rows, columns, bag, taken))
         total = sum(taken.cpu.values())
         print(f"{rows:,} rows, {columns} columns, bags of {bag}: {total:.1f} CPU s", flush=True)
@@ -165,27 +164,25 @@ def plans(model: CostModel) -> str:
         driver = float(model.driver @ [1.0, bags])
         hours = (sum(cpu.values()) / (n * CORES) + alone + driver) / 3600
         size = 4 * rows * COLUMNS
-        held = min(MEMORY, 3 * size / (n * CORES)) + BASE
+        read = sum(model.passes.values()) * size / n
         sent = 4 * rows * (COLUMNS + 1) * (1 - 1 / n)
         lines.append(
             [
                 f"10{''.join('⁰¹²³⁴⁵⁶⁷⁸⁹'[int(c)] for c in str(round(math.log10(rows))))}",
                 f"{n}",
-                shown_size(CORES * held),
+                shown_size(CORES * (MEMORY + BASE)),
+                shown_size(size / n),
                 shown_size(2 * size / n),
+                shown_size(read),
                 shown_size(sent) if sent else "-",
                 f"{hours:.1f}" if hours >= 1 else f"{60 * hours:.0f} min",
                 f"{driver / 60:.0f} min",
                 shown_size(float(model.driver_memory @ [1.0, bags])),
             ]
         )
-    head = ["rows", f"nodes of {CORES} workers", "memory of a node", "disk of a node"]
-    head += [
-        "sent between nodes",
-        "time, all cores free",
-        "of it the driver",
-        "memory of the driver",
-    ]
+    head = ["rows", "nodes", "memory of a node", "its rows", "disk of a node"]
+    head += ["read in passes", "sent between nodes", "time", "of it the driver"]
+    head += ["memory of the driver"]
     return table_of(head, lines)
 
 
@@ -193,10 +190,10 @@ def write(parts: dict[str, str]) -> None:
     """Put tables between their marks on the page."""
     text = PAGE.read_text()
     for name, content in parts.items():
-        begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
-        text = f"{before}{begin}{content}{end}{after}"
+        text = f"{before}{begin}{content}\n{end}{after}"
     PAGE.write_text(text)
 
 
