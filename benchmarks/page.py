@@ -27,6 +27,7 @@ SECTIONS = (
     "groupings",
     "bounds",
     "others",
+    "losses",
     "tables",
     "workers",
 )

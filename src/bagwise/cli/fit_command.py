@@ -190,7 +190,7 @@ def fit(
         ),
     ] = "cc",
     engine: Annotated[
-        str, typer.Option(help="Of rc and cc: auto, exact, bethe, multinomial, transport.")
+        str, typer.Option(help="Of rc and cc: auto, exact, bethe, multinomial, transport, device.")
     ] = "auto",
     set_: Options = None,
     lr: Annotated[
