@@ -143,7 +143,7 @@ def test_a_folder_that_workers_cannot_write_is_named(tmp_path: Path) -> None:
     remove_folders(tmp_path / "rows", "job")
     assert not folder.exists()
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="file/rows cannot be written on the machine .*store"):
+    with pytest.raises(InputError, match=r"file/rows cannot be written on the machine .*store"):
         new_folder(tmp_path / "file" / "rows", "job")
 
 
