@@ -30,7 +30,7 @@ from cluster_runs import Taken, fit, generate, nodes
 PARTS = ("equality", "speed", "killed", "beyond")
 LIMIT, MEMORY = 1_300_000_000, "500MB"  # of a process of a node, and of a worker's rows
 # Small enough for some minutes, and no worker may have all of it.
-ROWS, COLUMNS, BAG = 3_000_000, 40, 200
+ROWS, COLUMNS, BAG = 2_000_000, 40, 200
 
 
 def said(name: str, taken: Taken) -> None:
