@@ -29,6 +29,7 @@ from cluster_runs import Taken, fit, generate, nodes
 PAGE = Path(__file__).parent.parent / "docs" / "how_to" / "capacity.md"
 # Rows, columns, rows of a bag. Within so little memory they are more than one worker may have, and
 # workers have them in files, as those of large tables.
+WARM = (200_000, 12, 500)  # compiles kernels, and does not count
 FITTED = [(600_000, 10, 500), (300_000, 20, 1000), (150_000, 40, 300), (200_000, 60, 800)]
 MANY_BAGS = [(300_000, 8, 5)]  # for the driver alone
 CHECKED = [(400_000, 30, 600), (1_000_000, 100, 1000)]
@@ -214,6 +215,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="for temporary files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        measured([WARM], Path(name))
         fitted, many = measured(FITTED, Path(name)), measured(MANY_BAGS, Path(name))
         model = CostModel(fitted, many)
         seen = measured(CHECKED, Path(name))

@@ -81,6 +81,7 @@ def equality(folder: Path) -> None:
 def speed(folder: Path) -> None:
     """One worker, and two."""
     with nodes(2) as there:
+        fit(there, folder, 2)  # compiles kernels
         _, one = fit(there, folder, 1)
         _, two = fit(there, folder, 2)
     said("one worker", one)
