@@ -4,9 +4,10 @@ python benchmarks/capacity.py                 # some minutes; writes the tables 
                                               # docs/how_to/capacity.md
 
 CPU seconds of the workers are fitted, step by step, by non-negative least squares of relative
-errors: reading, dealing and sending by rows and by numbers (rows x columns), passes by the rows
-that they go over, by numbers, and by the logarithm of bag sizes; matrices by bags x coefficients^2.
-The driver's seconds are fitted by bags. Other runs than those that the model is fitted to check it.
+errors: most steps by rows and by numbers (rows x columns), passes by the rows that they go over and
+by numbers, matrices by bags x coefficients^2, too. That is for bags of hundreds of rows, whose
+likelihood takes about as long a row; smaller ones may take several times as long. The driver's
+seconds and memory are fitted by bags. Other runs than those that the model is fitted to check it.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls
 
-from bagwise.limits import Limits
 from bagwise.memory_size import shown_size
 from cluster_runs import Taken, fit, generate, nodes
 
 PAGE = Path(__file__).parent.parent / "docs" / "how_to" / "capacity.md"
-# Rows, columns, rows of a bag. With the limit, they count as more than one worker may have, and the
-# part of a fit that one worker does alone is that of any larger table.
-FITTED = [(700_000, 10, 100), (350_000, 20, 400), (200_000, 40, 200), (300_000, 40, 800)]
-FITTED += [(800_000, 8, 5), (250_000, 30, 40)]
-CHECKED = [(600_000, 30, 300), (150_000, 60, 60), (1_500_000, 20, 1000)]
-LIMITS = Limits(linear_cells=6_000_000)
+# Rows, columns, rows of a bag. Within so little memory they are more than one worker may have, and
+# workers have them in files, as those of large tables.
+WARM = (200_000, 12, 500)  # compiles kernels, and does not count
+FITTED = [(600_000, 10, 500), (300_000, 20, 1000), (150_000, 40, 300), (200_000, 60, 800)]
+MANY_BAGS = [(300_000, 8, 5)]  # for the driver alone
+CHECKED = [(400_000, 30, 600), (1_000_000, 100, 1000)]
+LARGEST = (15_000_000, 100, 1000)  # of benchmarks/cluster.py --only beyond
 PLANNED = ((10**8, 1), (10**8, 4), (10**9, 4), (10**9, 16), (10**10, 32), (10**10, 128))
-COLUMNS, BAG, CORES, MEMORY = 50, 1000, 8, 4 * 10**9  # of a node: workers, and memory of each
+COLUMNS, BAG, CORES, MEMORY = 50, 1000, 8, 10**9  # of a node: workers, and memory of each
 BASE = 450_000_000  # bytes of a worker's process beside its rows
 STEPS = {
     "read": ("read",),
@@ -43,6 +44,7 @@ STEPS = {
     "sort": ("settle",),
     "passes": ("summed", "of_bags"),
     "matrices": ("curvature", "information", "score_products"),
+    "assess": ("surprising", "log_probs"),
     "one worker alone": ("apply",),
 }
 
@@ -75,8 +77,7 @@ def terms(step: str, rows: float, columns: int, bag: float, passes: float) -> li
     if step == "one worker alone":
         return [1.0]
     if step == "passes":
-        of_bag = math.log2(1 + bag)
-        return [passes * rows, passes * rows * columns, passes * rows * of_bag]
+        return [passes * rows, passes * rows * columns]
     if step == "matrices":
         of_bags = passes * rows / bag * columns**2
         return [passes * rows, passes * rows * columns, of_bags]
@@ -84,20 +85,25 @@ def terms(step: str, rows: float, columns: int, bag: float, passes: float) -> li
 
 
 class CostModel:
-    """CPU seconds by step, and how many passes a fit takes."""
+    """CPU seconds by step, and how many passes a fit takes.
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    Args:
+        runs: that tell what workers take.
+        many_bags: that tell, with these, what the driver takes.
+    """
+
+    def __init__(self, runs: Sequence[Run], many_bags: Sequence[Run]) -> None:
         self.factors: dict[str, npt.NDArray[np.float64]] = {}
         self.passes = {s: float(np.mean([run.passed(s) for run in runs])) for s in STEPS}
         for step in STEPS:
             found = [terms(step, r.rows, r.columns, r.bag, r.passed(step)) for r in runs]
             cpu = np.array([max(run.cpu(step), 0.05) for run in runs])
             self.factors[step], _ = nnls(np.array(found) / cpu[:, None], np.ones(len(runs)))
-        bags = np.array([[1.0, run.bags] for run in runs])
-        of_driver = np.array([run.taken.driver for run in runs])
-        self.driver, _ = nnls(bags / of_driver[:, None], np.ones(len(runs)))
-        memory = np.array([run.taken.most_of_driver for run in runs])
-        self.driver_memory, _ = nnls(bags / memory[:, None], np.ones(len(runs)))
+        everything = [*runs, *many_bags]
+        bags = np.array([[1.0, run.bags] for run in everything])
+        self.driver, _ = nnls(bags, np.array([run.taken.driver for run in everything]))
+        memory = np.array([float(run.taken.most_of_driver) for run in everything])
+        self.driver_memory, _ = nnls(bags, memory)
 
     def cpu(self, rows: float, columns: int, bag: float) -> dict[str, float]:
         """CPU seconds of all workers by step, with the mean number of passes."""
@@ -112,7 +118,8 @@ def measured(shapes: Sequence[tuple[int, int, int]], folder: Path) -> list[Run]:
     for number, (rows, columns, bag) in enumerate(shapes):
         table = generate(folder / f"{rows}-{columns}-{bag}", rows, columns, bag, seed=number)
         with nodes(2) as there:
-            _, taken = fit(there, table, 2, limits=LIMITS)
+            memory = "100MB" if columns < 80 else "150MB"  # as little as so many columns need
+            _, taken = fit(there, table, 2, memory=memory)
         runs.append(Run(rows, columns, bag, taken))
         total = sum(taken.cpu.values())
         print(f"{rows:,} rows, {columns} columns, bags of {bag}: {total:.1f} CPU s", flush=True)
@@ -152,7 +159,12 @@ def checks(model: CostModel, runs: Sequence[Run]) -> str:
             ]
         )
     head = ["rows", "columns", "rows of a bag", "measured, CPU s", "predicted", "error"]
-    return table_of(head, lines)
+    rows, columns, bag = LARGEST
+    said = sum(model.cpu(rows, columns, bag).values())
+    return (
+        f"{table_of(head, lines)}\n\nFor {rows:,} rows of {columns} columns in bags of {bag:,}, "
+        f"which is what `benchmarks/cluster.py --only beyond` fits, it predicts {said:.0f} CPU s."
+    )
 
 
 def plans(model: CostModel) -> str:
@@ -165,27 +177,25 @@ def plans(model: CostModel) -> str:
         driver = float(model.driver @ [1.0, bags])
         hours = (sum(cpu.values()) / (n * CORES) + alone + driver) / 3600
         size = 4 * rows * COLUMNS
-        held = min(MEMORY, 3 * size / (n * CORES)) + BASE
+        read = sum(model.passes.values()) * size / n
         sent = 4 * rows * (COLUMNS + 1) * (1 - 1 / n)
         lines.append(
             [
                 f"10{''.join('⁰¹²³⁴⁵⁶⁷⁸⁹'[int(c)] for c in str(round(math.log10(rows))))}",
                 f"{n}",
-                shown_size(CORES * held),
+                shown_size(CORES * (MEMORY + BASE)),
+                shown_size(size / n),
                 shown_size(2 * size / n),
+                shown_size(read),
                 shown_size(sent) if sent else "-",
                 f"{hours:.1f}" if hours >= 1 else f"{60 * hours:.0f} min",
                 f"{driver / 60:.0f} min",
                 shown_size(float(model.driver_memory @ [1.0, bags])),
             ]
         )
-    head = ["rows", f"nodes of {CORES} workers", "memory of a node", "disk of a node"]
-    head += [
-        "sent between nodes",
-        "time, all cores free",
-        "of it the driver",
-        "memory of the driver",
-    ]
+    head = ["rows", "nodes", "memory of a node", "its rows", "disk of a node"]
+    head += ["read in passes", "sent between nodes", "time", "of it the driver"]
+    head += ["memory of the driver"]
     return table_of(head, lines)
 
 
@@ -193,10 +203,10 @@ def write(parts: dict[str, str]) -> None:
     """Put tables between their marks on the page."""
     text = PAGE.read_text()
     for name, content in parts.items():
-        begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
-        text = f"{before}{begin}{content}{end}{after}"
+        text = f"{before}{begin}{content}\n{end}{after}"
     PAGE.write_text(text)
 
 
@@ -205,7 +215,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="for temporary files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
-        model = CostModel(measured(FITTED, Path(name)))
+        measured([WARM], Path(name))
+        fitted, many = measured(FITTED, Path(name)), measured(MANY_BAGS, Path(name))
+        model = CostModel(fitted, many)
         seen = measured(CHECKED, Path(name))
     write({"rates": rates(model), "checks": checks(model, seen), "plans": plans(model)})
 

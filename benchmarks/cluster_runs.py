@@ -97,7 +97,7 @@ class Taken:
 
     Attributes:
         seconds: from beginning to end.
-        cpu: CPU seconds of all workers by what they did.
+        cpu: CPU seconds of all workers by what they did, but for the start of their processes.
         rows: that all workers together passed over, of what they were asked to do for the fit.
         busiest: CPU seconds of the worker that had most.
         driver: CPU seconds of this process.
@@ -121,12 +121,14 @@ def fit(there: Any, folder: Path, workers: int, **options: Any) -> tuple[TableMo
     taken, called, left = Taken(), Workers._called, Workers.__exit__
     pids: list[int] = []
     bags: dict[Any, int] = {}
+    at_start: dict[int, float] = {}
     of_workers: dict[int, float] = {}
 
     def watched(self: Workers, method: str, arguments: Mapping[int, tuple[Any, ...]]) -> Any:
         if not pids:
             found = called(self, "ping", dict.fromkeys(range(len(self)), ()))
             pids.extend(found.values())
+            at_start.update(_cpu(pids))
         name = next(iter(arguments.values()))[3] if method == "likelihood" else method
         if method == "likelihood":
             for index, *_ in arguments.values():
@@ -139,7 +141,7 @@ def fit(there: Any, folder: Path, workers: int, **options: Any) -> tuple[TableMo
         return done
 
     def ending(self: Workers, *error: object) -> None:
-        of_workers.update(_cpu(pids))
+        of_workers.update({pid: cpu - at_start[pid] for pid, cpu in _cpu(pids).items()})
         left(self, *error)
 
     began, cpu = time.perf_counter(), time.process_time()

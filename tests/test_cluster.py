@@ -147,6 +147,16 @@ def test_inexact_counts_are_learned_from_alike(nodes: Any, table: Any) -> None:
     assert_same(fit_on(nodes, files, bag, **noisy, workers=2), theirs)
 
 
+def test_bags_that_labels_lack_are_left_out_alike(nodes: Any, table: Any, tmp_path: Path) -> None:
+    files, bag, counts = table
+    fewer = tmp_path / "fewer.csv"
+    fewer.write_text("\n".join(counts.read_text().split("\n")[:95]) + '\n"none",1,1,1\n')
+    options = {"skip_unmatched": True, "limits": LARGE}
+    theirs = fit_table(files, bag, fewer, model="linear", **options)
+    assert theirs.facts.data.bags_left_out == B - 94 + 1
+    assert_same(fit_on(nodes, files, bag, fewer, **options), theirs)
+
+
 def test_a_table_that_one_worker_may_have_is_fitted_by_one(nodes: Any, table: Any) -> None:
     """It is averaged over the prior, as it is in one process."""
     theirs = fit_table(*table, model="linear")
@@ -309,6 +319,8 @@ def test_what_cannot_be_learned_from_rows_that_are_spread_is_refused(
     ):
         with pytest.raises(InputError, match=r"needs them together|cannot be learned from with"):
             fit_table(*table, ray=True, **options)
+    with pytest.raises(InputError, match="workers of a cluster share the rows of files"):
+        fit_table("polls.duckdb::rows", *table[1:], ray=True, model="linear")
 
 
 def test_a_model_of_the_command_line_says_that_perceptrons_were_not_tried(

@@ -16,6 +16,7 @@ from bagwise.errors import InputError
 from bagwise.likelihood.in_pieces import LikelihoodInPieces
 from bagwise.likelihood.sharded import ShardedLikelihood
 from bagwise.limits import Limits
+from bagwise.tables.cluster.folders import new_folder, remove_folders
 from bagwise.tables.cluster.sharded_bags import shard_begins
 from bagwise.tables.cluster.shares import SharedSource
 from bagwise.tables.encode.learn_columns import ColumnLearner
@@ -134,6 +135,16 @@ def test_orders_of_categories_that_differ_between_shares_are_refused() -> None:
     one, other = learned(["S", "M"]), learned(["M", "S"])
     with pytest.raises(InputError, match="'size' is of ordered categories, but not in one order"):
         one.merge(other)
+
+
+def test_a_folder_that_workers_cannot_write_is_named(tmp_path: Path) -> None:
+    folder = new_folder(tmp_path / "rows", "job")
+    assert folder.parent == tmp_path / "rows"
+    remove_folders(tmp_path / "rows", "job")
+    assert not folder.exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"file/rows cannot be written on the machine .*store"):
+        new_folder(tmp_path / "file" / "rows", "job")
 
 
 @pytest.mark.parametrize("sizes", [[5, 1, 1, 3], [1] * 20, [100, 1, 1]])

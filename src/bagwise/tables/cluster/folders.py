@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import tempfile
 from pathlib import Path
 
+from bagwise.errors import InputError, Option
+
 
 def new_folder(place: Path | None, job: str) -> Path:
     """A folder for a worker, in a place or, without one, where temporary files are."""
-    if place is not None:
-        place.mkdir(parents=True, exist_ok=True)
-    return Path(tempfile.mkdtemp(prefix=f"{job}-", dir=place))
+    try:
+        if place is not None:
+            place.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f"{job}-", dir=place))
+    except OSError as error:
+        raise InputError(
+            f"{place or tempfile.gettempdir()} cannot be written on the machine {platform.node()}: "
+            f"{error.strerror}; give another folder with ",
+            Option("store"),
+            ".",
+        ) from error
 
 
 def remove_folders(place: Path | None, job: str) -> None:

@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 import bagwise
 from bagwise.bags import Bags, IntArray
@@ -66,20 +68,12 @@ def rows_in_shards(
         asked = replace(asked, label_file=None)
         parts = workers.prepare("read", {i: (share, asked) for i, share in enumerate(shares)})
         bar.advance()
-        columns, names, rows_of = _together(source, asked, parts)
-        rows, bag_of_code = matched(
-            columns, names, rows_of, labels, source.name, asked.skip_unmatched
-        )
+        columns = _columns(source, asked, parts)
+        rows = _matched(workers, columns, parts, labels, source.name, asked.skip_unmatched)
         rows = without_absent_classes(rows, labels.source)
         bags = rows.targets.bags
         if memory is not None:
             refuse_small_budget(bags, memory, source.limits)
-        place = dict(zip(names, bag_of_code.tolist(), strict=False))
-        own = {
-            i: (np.array([*(place[name] for name in part.names), -1]),)
-            for i, part in enumerate(parts)
-        }
-        workers.prepare("match", own)
         bar.begin("look at heavy tails")
         most = 4 * NUMBERS if memory is None else min(4 * NUMBERS, memory // NUMBER)
         judge = partial(_judged, workers, columns, bags)
@@ -97,23 +91,55 @@ def rows_in_shards(
     return source.places, replace(rows, columns=columns), ShardedBags(inputs, bags)
 
 
-def _together(
-    source: SharedSource, asked: Asked, parts: Sequence[ShareOfRows]
-) -> tuple[Columns, list[str], IntArray]:
-    """The columns, the names of all bags, and the rows of each, those of no bag last."""
+def _columns(source: SharedSource, asked: Asked, parts: Sequence[ShareOfRows]) -> Columns:
+    """What the columns mean, by what each worker has learned."""
     if not sum(int(part.rows_of.sum()) for part in parts):
         raise InputError(f"{source.name} has no rows.")
     learner = learner_for(source, asked)
-    place: dict[str, int] = {}
     for part in parts:
         learner.merge(part.learner)
-        for name in part.names:
-            place.setdefault(name, len(place))
         warn_again(part.notes)
+    return learner.finish()
+
+
+def _matched(
+    workers: Workers,
+    columns: Columns,
+    parts: Sequence[ShareOfRows],
+    labels: LabelTable,
+    name: str,
+    skip_unmatched: bool,
+) -> MatchedRows:
+    """What is known of the bags; workers keep which bag each of their names is.
+
+    Names of bags stay with the workers, unless labels lack some.
+    """
+    everyone, n = range(len(workers)), len(labels.ids)
+    ids = workers.put(pa.array(labels.ids, pa.string()))
+    found = workers.prepare("known", dict.fromkeys(everyone, (ids,)))
+    if all((label >= 0).all() for label in found):
+        rows_of = np.zeros(n + 1, dtype=np.int64)
+        for label, part in zip(found, parts, strict=True):
+            rows_of[label] += part.rows_of[:-1]
+            rows_of[-1] += part.rows_of[-1]
+        there = np.flatnonzero(rows_of[:-1])
+        names = [labels.ids[place] for place in there.tolist()]
+        rows, bag_of_code = matched(
+            columns, names, rows_of[[*there, -1]], labels, name, skip_unmatched
+        )
+        bag_of_label = np.full(n + 1, -1)
+        bag_of_label[there] = bag_of_code[:-1]
+        workers.prepare("match", dict.fromkeys(everyone, (workers.put(bag_of_label),)))
+        return rows
+    lists = workers.each("names", dict.fromkeys(everyone, ()))
+    place = {bag: number for number, bag in enumerate(dict.fromkeys(chain(*lists)))}
+    numbers = [np.array([*(place[bag] for bag in own), -1]) for own in lists]
     rows_of = np.zeros(len(place) + 1, dtype=np.int64)
-    for part in parts:
-        np.add.at(rows_of, [*(place[name] for name in part.names), -1], part.rows_of)
-    return learner.finish(), list(place), rows_of
+    for own, part in zip(numbers, parts, strict=True):
+        np.add.at(rows_of, own, part.rows_of)
+    rows, bag_of_code = matched(columns, list(place), rows_of, labels, name, skip_unmatched)
+    workers.prepare("match", {i: (None, bag_of_code[own]) for i, own in enumerate(numbers)})
+    return rows
 
 
 def _judged(

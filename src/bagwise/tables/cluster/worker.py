@@ -11,7 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,13 +56,11 @@ class ShareOfRows(NamedTuple):
     """What a worker has read.
 
     Attributes:
-        names: of the bags, in the order in which they come.
-        rows_of: (len(names) + 1,) rows of each, and, last, of none.
+        rows_of: (bags + 1,) rows of each bag, in the order in which they come; last, of none.
         learner: of the columns, which has seen these rows.
         notes: parts of warnings.
     """
 
-    names: list[str]
     rows_of: IntArray
     learner: ColumnLearner
     notes: list[list[Any]]
@@ -83,8 +81,12 @@ class Worker:
         os.environ["OMP_NUM_THREADS"] = "1"
         threadpool_limits(1)
         pa.set_cpu_count(1)
-        self._folder, self._place, self._job = new_folder(place, job), place, job
+        self._place, self._job = place, job
         self._likelihood: tuple[IntArray, IntArray, LikelihoodInPieces] | None = None
+
+    @cached_property
+    def _folder(self) -> Path:
+        return new_folder(self._place, self._job)
 
     def ping(self) -> int:
         """Whether it is there: the number of its process."""
@@ -107,7 +109,8 @@ class Worker:
         """Read a share for the first time: bags of rows, and what the columns mean."""
         self._share = share
         require_files(share.files)
-        learner, numbers = learner_for(share, asked, share.first_row), dict[str, int]()
+        self._numbers: dict[str, int] = {}
+        learner, numbers = learner_for(share, asked, share.first_row), self._numbers
         rows_of = np.zeros(1, dtype=np.int64)
         notes: list[list[Any]] = []
         if share.files:
@@ -123,11 +126,31 @@ class Worker:
                     # -1 for no bag becomes 0 here, and moves to the end below.
                     rows_of += np.bincount(codes + 1, minlength=len(rows_of))
             notes = [parts_of(w.message) for w in noted if issubclass(w.category, UserWarning)]
-        return ShareOfRows(list(numbers), np.roll(rows_of, -1), learner, notes)
+        return ShareOfRows(np.roll(rows_of, -1), learner, notes)
 
-    def match(self, bag_of_code: IntArray) -> None:
-        """Keep which bag each name is: its number among all, -1 for none, and, last, -1."""
+    def names(self) -> list[str]:
+        """Of the bags in its share, in the order in which they come."""
+        return list(self._numbers)
+
+    def known(self, ids: pa.Array) -> IntArray:
+        """(bags,) the place of each bag's name among these, -1 where it is not there."""
+        self._label = np.full(len(self._numbers), -1)
+        for place, name in enumerate(ids.to_pylist()):
+            if (number := self._numbers.get(name)) is not None:
+                self._label[number] = place
+        return self._label
+
+    def match(self, bag_of_label: IntArray | None, bag_of_code: IntArray | None = None) -> None:
+        """Keep which bag each name is: its number among all, -1 for none, and, last, -1.
+
+        Args:
+            bag_of_label: the same of the names that `known` was given, and, last, -1; None if
+                `bag_of_code` says it of its own.
+        """
+        if bag_of_label is not None:
+            bag_of_code = np.append(bag_of_label[self._label], -1)
         self._bag_of_code = bag_of_code
+        self._numbers, self._label = {}, np.empty(0, dtype=np.int64)
 
     @property
     def _codes(self) -> Path:
@@ -137,6 +160,7 @@ class Worker:
         if not self._share.files:
             return iter(())
         codes = np.memmap(self._codes, np.int32, "r")
+        assert self._bag_of_code is not None
         return encoded_batches(
             self._share, codes, self._bag_of_code, columns, self._share.first_row
         )

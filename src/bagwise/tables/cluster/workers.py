@@ -40,7 +40,7 @@ class Workers:
     def __init__(self, n: int, place: Path | None = None) -> None:
         self._place = None if place is None else place.absolute()
         self._job = f"bagwise-{uuid.uuid4().hex[:12]}"
-        self._deaths = [0] * n
+        self._deaths, self._vain = [0] * n, 0
         self._done: list[tuple[str, Mapping[int, tuple[Any, ...]]]] = []
         self._dealing: tuple[Any, ...] = ()
         self._settled: dict[int, tuple[Any, ...]] = {}
@@ -147,7 +147,14 @@ class Workers:
             except ray.exceptions.RayError:
                 is_lost = True
         if is_lost:
-            raise _LostError(self._dead())
+            dead = self._dead()
+            self._vain = 0 if dead else self._vain + 1
+            if self._vain >= ATTEMPTS:
+                raise InputError(
+                    f"Ray has lost results of workers {ATTEMPTS} times, though none of them died; "
+                    "look at the logs in /tmp/ray."
+                )
+            raise _LostError(dead)
         if wrong:
             raise next((e for e in wrong if isinstance(e, BagwiseError)), wrong[0])
         return found
