@@ -16,7 +16,7 @@ demo: $(VENV)/ready-demo ## all methods on handwritten digits in bags: a table a
 test: $(READY) ## test the mathematics, losses, methods, estimator and tables, and every docstring's example
 	$(BIN)/python -m pytest $(ARGS)
 
-test-slow: $(READY) ## test what starts processes, Ray or a browser, kills work, runs the README, or trains for long
+test-slow: $(READY) .venv-s3/ready ## test what starts processes, Ray or a browser, kills work, runs the README, or trains for long
 	$(BIN)/python -m pytest -m slow
 
 test-all: test test-slow ## test everything
@@ -49,8 +49,13 @@ dist: $(READY) ## build the wheel and the source archive into dist/, and check t
 	$(BIN)/python -m twine check --strict dist/*
 
 clean: ## remove the environment, caches and compiled kernels
-	rm -rf $(VENV) .venv-lowest build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest .venv-s3 build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv-s3/ready: constraints-s3.txt  # an object store for tests; its own packages would not go with ours
+	$(PYTHON) -m venv .venv-s3
+	.venv-s3/bin/pip install --quiet -r constraints-s3.txt
+	@touch $@
 
 extras_demo := torch,plots
 extras_dev := dev

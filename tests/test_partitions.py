@@ -105,9 +105,9 @@ def test_a_column_in_the_file_must_say_what_its_folder_says(tmp_path: Path) -> N
     for ending in ("parquet", "csv"):
         write(tmp_path / "month=07" / f"a.{ending}", {"x": [2.0, 3.0], "month": [7, 8]})
         for source in (
-            lambda: FileSource(tmp_path),
-            lambda: FileSource(tmp_path, typed=False),
-            lambda: StreamedSource(tmp_path, [], 100_000_000),
+            lambda: FileSource(tmp_path / "*" / "*.*"),
+            lambda: FileSource(tmp_path / "*" / "*.*", typed=False),
+            lambda: StreamedSource(tmp_path / "*" / "*.*", [], 100_000_000),
         ):
             with pytest.raises(ValueError, match="has '8' in its column 'month', and its folder"):
                 source()

@@ -27,6 +27,7 @@ from bagwise.cli.messages import worded
 from bagwise.errors import BagwiseError, UsageError, is_lack_of_memory
 from bagwise.extras import require
 from bagwise.registry import load_plugins
+from bagwise.storage.uris import masked
 
 USAGE, DATA = 2, 3
 """Exit codes: the command line is wrong, or what it names is."""
@@ -43,7 +44,7 @@ def _bug() -> str:
     return (
         f"This is a bug in Bagwise {__version__}, or in a plugin. Please report it with the text "
         f"above, Python {platform.python_version()} on {platform.system()}, and the command: "
-        f"{harmless(shlex.join(['bagwise', *sys.argv[1:]]))}"
+        f"{harmless(masked(shlex.join(['bagwise', *sys.argv[1:]])))}"
     )
 
 

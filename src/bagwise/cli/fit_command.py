@@ -45,9 +45,11 @@ Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILES...",
-        help='CSV, TSV or Parquet; several, a folder, or a pattern such as "data/*.parquet". '
-        "Folders such as year=2020 add a column. - is standard input, which is copied to a "
-        "temporary file first.",
+        help="CSV, TSV, Parquet or Arrow; several, a folder, or a pattern such as "
+        '"data/*.parquet"; also s3:// and gs://. Folders such as year=2020 add a column. Or a '
+        "table or query of a database: warehouse.duckdb::voters, "
+        "postgresql://ann@host/polls::voters. - is standard input, which is copied to a temporary "
+        "file first.",
         show_default=False,
     ),
 ]
@@ -188,7 +190,7 @@ def fit(
         ),
     ] = "cc",
     engine: Annotated[
-        str, typer.Option(help="Of rc and cc: auto, exact, bethe, multinomial, transport.")
+        str, typer.Option(help="Of rc and cc: auto, exact, bethe, multinomial, transport, device.")
     ] = "auto",
     set_: Options = None,
     lr: Annotated[
@@ -218,7 +220,8 @@ def fit(
         typer.Option(
             metavar="SIZE",
             help="For a table larger than memory: how much of it may be used for the rows, 2GB for "
-            "one. They are sorted by bag into a file, and learned from there.",
+            "one; with --ray by each worker. They are sorted by bag into a file, and learned from "
+            "there.",
         ),
     ] = None,
     store: Annotated[
@@ -255,13 +258,15 @@ def fit(
     epochs are chosen by the likelihood of held-out bags. An interrupted fit
     resumes when you rerun the command.
 
-    With --ray or --ray-address the learning rates and parts of the bags that a perceptron is tried
-    on are trained at the same time; the rest is done here. The result is the same.
+    With --ray or --ray-address and --model linear or --memory, the workers of a cluster share the
+    rows, each within that memory, and none comes here. Otherwise the learning rates and parts of
+    the bags that a perceptron is tried on are trained at the same time. The result is the same.
     """
     from bagwise.cli.label_options import counts_given
     from bagwise.cli.terminal import show_fit
     from bagwise.ray_cluster import cluster
     from bagwise.storage.model_folder import HELD_OUT, refuse_other_things
+    from bagwise.storage.uris import masked
     from bagwise.table_model import fit as fit_model
     from bagwise.tables.model.fit_file import to_json
     from bagwise.tables.read.paths import spooled
@@ -300,8 +305,9 @@ def fit(
             epochs=epochs,
             store=store,
             ray=cluster(ray_address, workers) if there_is_ray else None,
+            workers=workers,
             keep_counts=keep_counts,
-            command=shlex.join(["bagwise", *sys.argv[1:]]),
+            command=masked(shlex.join(["bagwise", *sys.argv[1:]])),
         )
     fitted = found.fitted
     output.result(to_json(fitted.facts))

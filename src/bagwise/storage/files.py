@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bagwise.errors import InputError, Option
 from bagwise.storage.locks import TakenError, hold
+from bagwise.storage.uris import refuse_uri
 
 _UNFINISHED = ".unfinished"  # how names of what is being written end
 
@@ -55,6 +56,7 @@ def refuse_foreign(path: Path, is_own: Callable[[Path], bool], force: bool = Fal
     Args:
         is_own: whether a file is of the kind that the command writes.
     """
+    refuse_uri(path)
     if not path.exists():
         return
     if not path.is_file():

@@ -26,6 +26,7 @@ from bagwise.storage.config import check_config
 from bagwise.storage.files import unfinished, write_atomically
 from bagwise.storage.json_file import read_json as parse
 from bagwise.storage.manifest import MANIFEST, check_manifest, write_manifest
+from bagwise.storage.uris import refuse_uri
 
 CONFIG = "config.json"
 TENSORS = "model.safetensors"
@@ -124,6 +125,7 @@ def recover(path: Path) -> None:
 
 def refuse_other_things(path: Path) -> None:
     """A folder may be replaced only if it holds a Bagwise model and nothing else."""
+    refuse_uri(path)
     recover(path)
     if not path.exists():
         return

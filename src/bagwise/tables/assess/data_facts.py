@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -14,13 +13,13 @@ from bagwise.tables.match.bag_table import MatchedRows
 from bagwise.tables.model.table_facts import BagSizes, DataFacts, GroupingFacts, Histogram
 
 
-def data_facts(files: Sequence[Path], counts: Counts, rows: MatchedRows) -> DataFacts:
+def data_facts(files: Sequence[str], counts: Counts, rows: MatchedRows) -> DataFacts:
     """What a model was fitted to."""
     targets, sizes = rows.targets, rows.targets.bags.totals
     known: Bags | Groupings = targets.bags if rows.groupings is None else rows.groupings
     labels = known.row_labels
     return DataFacts(
-        files=[str(file) for file in files],
+        files=list(files),
         bag_columns=list(counts.key),
         rows=rows.n_instances,
         rows_used=int(known.copies.sum()),

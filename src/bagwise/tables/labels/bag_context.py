@@ -140,7 +140,13 @@ class RowsWithContext(RowSource):
         schema = pa.schema([*source.schema, *fields])
         super().__init__(source.name, schema, source.rows, source.limits)
         self.files, self.folder_columns = source.files, source.folder_columns
+        self.batch_rows = source.batch_rows
         self.bag_columns = self._added
+
+    @property
+    def places(self) -> list[str]:
+        """Those of the rows."""
+        return self._source.places
 
     def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         """All rows in order, of these columns (all if not given), in batches."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +27,7 @@ from bagwise.tables.labels.cells import (
 from bagwise.tables.labels.label_columns import TOTALS, named_columns, total_name, without_total
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
+from bagwise.tables.read.table_files import TableFile
 from bagwise.tables.read.values import category_texts
 from bagwise.wording import in_order
 
@@ -55,7 +55,7 @@ class LabelTable:
     numbers: FloatArray
     source: str
     label_spec: LabelSpec
-    files: Sequence[Path] = ()
+    files: Sequence[TableFile] = ()
     key: Sequence[str] = ()
 
     @property

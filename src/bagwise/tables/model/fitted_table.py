@@ -19,6 +19,7 @@ from bagwise.storage.array_files import Arrays
 from bagwise.storage.config import LINEAR
 from bagwise.storage.files import write_atomically
 from bagwise.storage.manifest import is_as_written
+from bagwise.storage.uris import refuse_uri
 from bagwise.tables.encode.columns import FORMAT as COLUMNS_FORMAT
 from bagwise.tables.encode.columns import OLDEST, Columns, Inputs
 from bagwise.tables.model import fit_file
@@ -170,6 +171,7 @@ class FittedTable:
 
     def save(self, path: Path) -> None:
         """Write the model folder, in one step; where a symbolic link leads, if `path` is one."""
+        refuse_uri(path)
         fit = self.fit if isinstance(self.fit, dict) else fit_file.to_json(self.fit)
         files = self.model.files()
         files[archive.COLUMNS] = archive.as_json(self.columns.to_json())

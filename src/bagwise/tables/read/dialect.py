@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import codecs
 import re
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from bagwise.limits import Limits
+from bagwise.tables.read.table_files import TableFile, text_stream
 
 
-def _layout(file: Path) -> tuple[pcsv.ParseOptions, int]:
+def _layout(file: TableFile) -> tuple[pcsv.ParseOptions, int]:
     """How columns are told apart, and how many lines stand before the header.
 
     The character between columns is the most frequent in the header, outside of quotes, or that of
     a first line such as "sep=;", which spreadsheets write.
     """
-    with pa.input_stream(file) as stream:
+    with text_stream(file) as stream:
         head = stream.read(1 << 16)
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise pa.ArrowInvalid('it is UTF-16 ("Unicode text" of spreadsheets); save it as UTF-8.')
@@ -31,10 +31,10 @@ def _layout(file: Path) -> tuple[pcsv.ParseOptions, int]:
     return pcsv.ParseOptions(delimiter=max(marks, key=header.count), newlines_in_values=True), 0
 
 
-def text_options(file: Path, limits: Limits) -> dict[str, Any]:
+def text_options(file: TableFile, limits: Limits) -> dict[str, Any]:
     """How a file is read with every column as text."""
     parse, before = _layout(file)
-    types = dict.fromkeys(header(file), pa.string())
+    types = dict.fromkeys(_header(file, parse, before), pa.string())
     return {
         "read_options": pcsv.ReadOptions(block_size=limits.csv_block_bytes, skip_rows=before),
         "parse_options": parse,
@@ -42,10 +42,16 @@ def text_options(file: Path, limits: Limits) -> dict[str, Any]:
     }
 
 
-def header(file: Path) -> list[str]:
+def header(file: TableFile) -> list[str]:
     """The names of the columns."""
-    parse, before = _layout(file)
+    return _header(file, *_layout(file))
+
+
+def _header(file: TableFile, parse: pcsv.ParseOptions, before: int) -> list[str]:
     options = pcsv.ReadOptions(skip_rows=before)
-    with pcsv.open_csv(file, parse_options=parse, read_options=options) as reader:
+    with (
+        text_stream(file) as stream,
+        pcsv.open_csv(stream, parse_options=parse, read_options=options) as reader,
+    ):
         names: list[str] = reader.schema.names
     return names

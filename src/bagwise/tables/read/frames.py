@@ -76,7 +76,7 @@ def to_arrow(frame: Any, name: str, keys: Sequence[str] = ()) -> pa.Table:
             table = pa.table(frame)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InputError(f"{name} cannot be read as a table: {error}") from error
-        plain = [_plain_text(column) for column in table.columns]
+        plain = [_plain_column(column) for column in table.columns]
         return pa.Table.from_arrays(plain, names=table.column_names)
     columns: dict[str, Any] = {}
     for level in _levels(frame, keys):
@@ -99,20 +99,30 @@ def _levels(frame: Any, keys: Sequence[str]) -> list[Any]:
     return own + others
 
 
-def _plain_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Plain texts in place of views, which polars has and few functions of Arrow take."""
-    kind = column.type
+def _plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    chunks = [plain_text(chunk) for chunk in column.chunks]
+    return pa.chunked_array(chunks, plain_type(column.type))
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Plain text in place of views, which polars has and few functions of Arrow take."""
     if pa.types.is_string_view(kind):
-        return pa.chunked_array([_texts(chunk) for chunk in column.chunks], pa.string())
+        return pa.string()
+    if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
+        return pa.dictionary(kind.index_type, pa.string(), kind.ordered)
+    return kind
+
+
+def plain_text(values: pa.Array) -> pa.Array:
+    """The same of values."""
+    kind = values.type
+    if pa.types.is_string_view(kind):
+        return _texts(values)
     if not pa.types.is_dictionary(kind) or not pa.types.is_string_view(kind.value_type):
-        return column
-    chunks = [
-        pa.DictionaryArray.from_arrays(
-            chunk.indices, _texts(chunk.dictionary), ordered=kind.ordered
-        )
-        for chunk in column.chunks
-    ]
-    return pa.chunked_array(chunks, pa.dictionary(kind.index_type, pa.string(), kind.ordered))
+        return values
+    return pa.DictionaryArray.from_arrays(
+        values.indices, _texts(values.dictionary), ordered=kind.ordered
+    )
 
 
 def _texts(views: pa.Array) -> pa.Array:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from bagwise.errors import InputError
+from bagwise.tables.read.table_files import TableFile
 from bagwise.tables.read.type_inference import inferred
 from bagwise.tables.read.values import category_texts
 
@@ -28,15 +28,17 @@ class Partitions:
     """
 
     fields: tuple[pa.Field, ...]
-    texts: dict[Path, dict[str, str | None]]
-    values: dict[Path, dict[str, pa.Scalar]]
+    texts: dict[TableFile, dict[str, str | None]]
+    values: dict[TableFile, dict[str, pa.Scalar]]
 
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
         return [field.name for field in self.fields]
 
-    def added_to(self, batch: pa.RecordBatch, file: Path, names: Sequence[str]) -> pa.RecordBatch:
+    def added_to(
+        self, batch: pa.RecordBatch, file: TableFile, names: Sequence[str]
+    ) -> pa.RecordBatch:
         """The batch with these columns, those of the folders among them."""
         own = self.values[file]
         columns = [
@@ -45,7 +47,7 @@ class Partitions:
         ]
         return pa.RecordBatch.from_arrays(columns, names=list(names))
 
-    def refuse_other_values(self, column: pa.Array, name: str, file: Path) -> None:
+    def refuse_other_values(self, column: pa.Array, name: str, file: TableFile) -> None:
         """A file's own column of the same name must say what the folder says."""
         expected = self.texts[file][name]
         for text in category_texts(column).unique().to_pylist():
@@ -56,7 +58,7 @@ class Partitions:
                 )
 
 
-def partitions_of(files: Sequence[Path], typed: bool, as_text: Collection[str]) -> Partitions:
+def partitions_of(files: Sequence[TableFile], typed: bool, as_text: Collection[str]) -> Partitions:
     """What the folders directly above the files say.
 
     Args:
@@ -86,9 +88,10 @@ def partitions_of(files: Sequence[Path], typed: bool, as_text: Collection[str]) 
     return Partitions(fields, texts, values)
 
 
-def folder_values(file: Path) -> dict[str, str | None]:
+def folder_values(file: TableFile) -> dict[str, str | None]:
     """Names and values in the folders directly above a file; None where a value is missing.
 
+    >>> from pathlib import Path
     >>> folder_values(Path("data/year=2020/city=S%C3%A3o%20Paulo/part.parquet"))
     {'year': '2020', 'city': 'São Paulo'}
     """

@@ -6,19 +6,30 @@ import csv
 import glob
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from bagwise.errors import InputError
-from bagwise.storage.files import begins
+from bagwise.storage.uris import masked, scheme_of
+from bagwise.tables.read.object_stores import (
+    is_pattern,
+    is_remote_folder,
+    local_path,
+    remote_files,
+)
+from bagwise.tables.read.table_files import (
+    KNOWN,
+    SPOOLED,
+    RemoteFile,
+    TableFile,
+    format_of,
+    is_table,
+    refuse_other_content,
+)
 
-Paths = str | Path | Iterable[str | Path]
-
-_PARQUET = (".parquet", ".pq")
-_SPOOLED = "standard-input"
-_TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
+Paths = str | TableFile | Iterable[str | TableFile]
 
 
 @contextmanager
@@ -35,9 +46,9 @@ def spooled(paths: Iterable[str], stream: IO[bytes]) -> Iterator[list[str]]:
         raise InputError("- is given twice; standard input can be read only once.")
     with tempfile.TemporaryDirectory(prefix="bagwise-") as folder:
         first = stream.read(4)
-        kinds = {b"PAR1": ".parquet", b"\x1f\x8b": ".csv.gz"}
+        kinds = {b"PAR1": ".parquet", b"\x1f\x8b": ".csv.gz", b"ARRO": ".arrow"}
         kind = next((kind for magic, kind in kinds.items() if first.startswith(magic)), ".csv")
-        file = Path(folder) / f"{_SPOOLED}{kind}"
+        file = Path(folder) / f"{SPOOLED}{kind}"
         with file.open("wb") as copy:
             copy.write(first)
             shutil.copyfileobj(stream, copy)
@@ -62,88 +73,83 @@ def columns_of(value: str | Iterable[str] | None) -> list[str]:
     return list(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
-def paths_of(paths: Paths) -> list[Path]:
+def paths_of(paths: Paths) -> list[TableFile]:
     """The files that are meant, those in folders too; what is not a table's is a ValueError."""
-    given = [paths] if isinstance(paths, str | Path) else list(paths)
-    files: list[Path] = []
+    given = [paths] if isinstance(paths, str | TableFile) else list(paths)
+    files: list[TableFile] = []
     for item in given:
-        path = Path(item)
-        if path.exists():
-            found = [path]
+        if isinstance(item, RemoteFile):
+            files.append(item)
+            continue
+        scheme = scheme_of(item)
+        if scheme == "file":
+            found = _local_files(local_path(str(item)))
+        elif scheme and not Path(item).exists():
+            found = _remote_files(str(item))
         else:
-            names = sorted(glob.glob(str(item), recursive=True))
-            found = [
-                path
-                for path in map(Path, names)
-                if _is_table(path) or not path.name.startswith(("_", "."))
-            ]
-        if not found:
-            raise InputError(f"there is no file {item}.")
-        inside = [file for one in found for file in (_within(one) if one.is_dir() else [one])]
-        found = list(dict.fromkeys(inside))  # ** finds folders and what is in them
+            found = _local_files(item)
         for file in found:
-            if not _is_table(file):
-                raise InputError(
-                    f"{file} is of an unknown kind; files that end in .csv, .tsv, .csv.gz or "
-                    ".parquet can be read."
-                )
-            if file.stat().st_size == 0:
-                rows = "rows are" if is_parquet(file) else "a header line and rows are"
-                raise InputError(f"{_shown(file)} is empty; {rows} expected.")
-            _refuse_other_content(file)
+            if not is_table(file):
+                raise InputError(f"{file} is of an unknown kind; {KNOWN}.")
+            refuse_other_content(file)
         files += found
     if not files:
         raise InputError("no file was given.")
     return files
 
 
-def _within(folder: Path) -> list[Path]:
+def _local_files(item: str | Path) -> list[TableFile]:
+    path = Path(item)
+    if path.exists():
+        found = [path]
+    else:
+        names = sorted(glob.glob(str(item), recursive=True))
+        found = [
+            path
+            for path in map(Path, names)
+            if is_table(path) or not path.name.startswith(("_", "."))
+        ]
+    if not found:
+        raise InputError(f"there is no file {item}.")
+    inside = [file for one in found for file in (_within(one) if one.is_dir() else [one])]
+    return list(dict.fromkeys(inside))  # ** finds folders and what is in them
+
+
+def _remote_files(uri: str) -> list[TableFile]:
+    found: list[TableFile] = [*remote_files(uri)]
+    if not found and not is_pattern(uri) and is_remote_folder(uri):
+        raise InputError(f"{masked(uri)} is a folder without tables; {KNOWN}.")
+    if not found:
+        raise InputError(f"there is no file {masked(uri)}.")
+    if not is_pattern(uri):
+        _refuse_mixed(masked(uri), found)
+    return found
+
+
+def _within(folder: Path) -> list[TableFile]:
     """The tables in a folder and below it, without hidden files and notes such as _SUCCESS."""
-    found = [
+    found: list[TableFile] = [
         file
         for file in sorted(folder.rglob("*"))
-        if _is_table(file)
+        if is_table(file)
         and file.is_file()
         and not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
     ]
     if not found:
-        raise InputError(
-            f"{folder} is a folder without tables. Files that end in .csv, .tsv, .csv.gz or "
-            ".parquet can be read."
-        )
+        raise InputError(f"{folder} is a folder without tables; {KNOWN}.")
+    _refuse_mixed(str(folder), found)
     return found
 
 
-_CONTENT = {  # how files begin, and what they should be called
-    b"\x1f\x8b": ("gzip", (".gz",)),
-    b"PAR1": ("Parquet", _PARQUET),
-    b"PK\x03\x04": ("a spreadsheet or zip archive", ()),
-    b"\xd0\xcf\x11\xe0": ("an old spreadsheet", ()),
-    b"SQLite format 3": ("an SQLite database", ()),
-}
-
-
-def _refuse_other_content(file: Path) -> None:
-    """A file whose content is of another kind than its name says is named, not read as text."""
-    first = begins(file)
-    for magic, (kind, endings) in _CONTENT.items():
-        if first.startswith(magic) and not file.name.lower().endswith(tuple(endings)):
-            todo = f"name it with {endings[0]} at the end" if endings else "save it as CSV"
-            raise InputError(
-                f"{_shown(file)} is {kind} by its content, not what its name says; {todo}."
-            )
-
-
-def _shown(file: Path) -> str:
-    """A file as the user knows it."""
-    return "standard input" if file.stem.startswith(_SPOOLED) else str(file)
-
-
-def is_parquet(file: Path) -> bool:
-    """Whether a file is named as Parquet files are."""
-    return file.suffix.lower() in _PARQUET
-
-
-def _is_table(file: Path) -> bool:
-    """Whether a file is named as one that can be read."""
-    return is_parquet(file) or file.name.lower().endswith(_TEXT)
+def _refuse_mixed(folder: str, files: Sequence[TableFile]) -> None:
+    """Raise an InputError where a folder has tables of several formats: some are leftovers."""
+    formats: dict[str, TableFile] = {}
+    for file in files:
+        formats.setdefault(format_of(file), file)
+    if len(formats) > 1:
+        named = " and ".join(f"{kind} ({file.name})" for kind, file in formats.items())
+        ending = "".join(next(iter(formats.values())).suffix)
+        raise InputError(
+            f"{folder} has files of several formats: {named}. Say which are meant with a pattern "
+            f"such as {folder.rstrip('/')}/**/*{ending}."
+        )

@@ -1,41 +1,50 @@
-"""Rows from CSV, TSV and Parquet files, one or several, batch by batch."""
+"""Rows from files, one or several, batch by batch."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
-import pyarrow.parquet as pq
 
 from bagwise.errors import InputError, is_lack_of_memory
 from bagwise.limits import LIMITS, Limits
+from bagwise.tables.read.databases import DatabaseSource, is_database
 from bagwise.tables.read.dialect import header, text_options
 from bagwise.tables.read.frames import FrameSource, is_frame, refuse_no_table
+from bagwise.tables.read.object_stores import unreadable
 from bagwise.tables.read.partitions import partitions_of
-from bagwise.tables.read.paths import Paths, is_parquet, paths_of
+from bagwise.tables.read.paths import Paths, paths_of
 from bagwise.tables.read.row_source import RowSource
+from bagwise.tables.read.table_files import (
+    RemoteFile,
+    TableFile,
+    as_it_is,
+    is_text_file,
+    text_stream,
+)
 from bagwise.tables.read.type_inference import inferred
+from bagwise.tables.read.typed_files import About, about, batches
 from bagwise.tables.read.values import is_text
 from bagwise.wording import listed
 
 Table = Any
-"""Paths of files, or a data frame."""
+"""Paths or URIs of files, a table of a database, or a data frame."""
 
 
 class FileSource(RowSource):
     """The rows of one or several files with the same columns.
 
-    Parquet is read batch by batch. CSV and TSV are too if all of it is read as text (`typed=False`:
-    what a column means is known then); to find out the columns' types, the whole of it has to be
-    looked at, and is kept. The texts are parsed in the same way in both cases.
+    Parquet and Arrow are read batch by batch. CSV and TSV are too if all of it is read as text
+    (`typed=False`: what a column means is known then); to find out the columns' types, the whole of
+    it has to be looked at, and is kept. The texts are parsed in the same way in both cases.
 
     Args:
-        paths: a file, a folder, a pattern such as `data/*.parquet`, or several of these.
+        paths: a file, a folder, a pattern such as `data/*.parquet`, a URI (s3://, gs://, file://)
+            of one of these, or several.
         typed: find out the types of columns in CSV files; otherwise everything there is text.
         as_text: columns of CSV files that are text in any case, so that "007" stays "007"; they may
             be numbers in one Parquet file and text in another.
@@ -51,13 +60,15 @@ class FileSource(RowSource):
         self.limits = limits
         self._typed = typed
         self._as_text = list(as_text)
-        self._tables: dict[Path, pa.Table] = {}
+        self._tables: dict[TableFile, pa.Table] = {}
+        self._typed_files: dict[TableFile, About] = {}
+        self._text: dict[TableFile, dict[str, Any]] = {}  # how they are read
         self.partitions = partitions_of(self.files, typed, self._as_text)
         self.folder_columns = self.partitions.names
         schemas = {file: self._open(file) for file in self.files}
         for file, schema in schemas.items():
             if not schema.names:
-                line = "" if is_parquet(file) else "; a header line is expected"
+                line = "; a header line is expected" if is_text_file(file) else ""
                 raise InputError(f"{file} has no columns{line}.")
             self.refuse_repeated_names(schema.names, str(file))
         added = self.partitions.names
@@ -97,7 +108,7 @@ class FileSource(RowSource):
                 "write it alike in all of them."
             ) from error
 
-    def _compare_with_folders(self, file: Path, names: list[str]) -> None:
+    def _compare_with_folders(self, file: TableFile, names: list[str]) -> None:
         """Columns that the file has and its folders name, too."""
         if not names:
             return
@@ -126,27 +137,33 @@ class FileSource(RowSource):
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 raise _unreadable(file, error) from error
 
+    def fingerprint(self) -> Any:
+        """Sizes, times and ends of the files, and what their folders say: moving one changes it."""
+        files = [as_it_is(file) for file in self.files]
+        return [files, list(self.partitions.texts.values())]
+
     def _count(self) -> int | None:
         rows = 0
         for file in self.files:
             if file in self._tables:
                 rows += self._tables[file].num_rows
-            elif is_parquet(file):
-                rows += pq.read_metadata(file).num_rows
+            elif file in self._typed_files:
+                rows += self._typed_files[file].rows
             else:
                 return None
         return rows
 
-    def _open(self, file: Path) -> pa.Schema:
+    def _open(self, file: TableFile) -> pa.Schema:
         """The columns of a file; a typed CSV file is read as a whole."""
         with self.reading(file):
-            if is_parquet(file):
-                return pq.read_schema(file).remove_metadata()
-            options = text_options(file, self.limits)
+            if not is_text_file(file):
+                self._typed_files[file] = about(file)
+                return self._typed_files[file].schema
             if not self._typed:
-                with pcsv.open_csv(file, **options) as reader:
+                with self._csv(file) as reader:
                     return reader.schema
-            table = pcsv.read_csv(file, **options)
+            with text_stream(file) as stream:
+                table = pcsv.read_csv(stream, **self._text_options(file))
             schema = table.schema
             for place, name in enumerate(table.column_names):
                 if name in self._as_text:
@@ -159,7 +176,19 @@ class FileSource(RowSource):
             return schema
 
     @contextmanager
-    def reading(self, file: Path) -> Iterator[None]:
+    def _csv(self, file: TableFile) -> Iterator[Any]:
+        """A reader of a CSV file whose columns are all text."""
+        options = self._text_options(file)
+        with text_stream(file) as stream, pcsv.open_csv(stream, **options) as reader:
+            yield reader
+
+    def _text_options(self, file: TableFile) -> dict[str, Any]:
+        if file not in self._text:
+            self._text[file] = text_options(file, self.limits)
+        return self._text[file]
+
+    @contextmanager
+    def reading(self, file: TableFile) -> Iterator[None]:
         """What goes wrong when a file is opened is a ValueError that names it."""
         try:
             yield
@@ -170,7 +199,7 @@ class FileSource(RowSource):
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(file, error) from error
 
-    def _settle(self, file: Path) -> None:
+    def _settle(self, file: TableFile) -> None:
         """Words for a missing value are names where other files have text, else no values."""
         table = self._tables[file]
         for place, field in enumerate(table.schema):
@@ -178,17 +207,15 @@ class FileSource(RowSource):
                 table = table.set_column(place, field.name, pa.nulls(len(table)))
         self._tables[file] = table
 
-    def _batches(self, file: Path, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def _batches(self, file: TableFile, names: list[str]) -> Iterator[pa.RecordBatch]:
         if file in self._tables:
             table = self._tables[file].select(names)
             yield from table.to_batches(max_chunksize=self.limits.batch_rows)
-        elif is_parquet(file):
-            # With pre_buffer the whole file would come to lie in memory, bit by bit.
-            with pq.ParquetFile(file, pre_buffer=False) as parquet:
-                yield from parquet.iter_batches(self.limits.batch_rows, columns=names)
-        else:
-            with pcsv.open_csv(file, **text_options(file, self.limits)) as reader:
+        elif is_text_file(file):
+            with self._csv(file) as reader:
                 yield from reader
+        else:
+            yield from batches(file, names, self.limits.batch_rows)
 
 
 def open_rows(
@@ -200,7 +227,7 @@ def open_rows(
     name: str = "the table",
     limits: Limits = LIMITS,
 ) -> RowSource:
-    """The rows of files or of a data frame.
+    """The rows of files, of a database, or of a data frame.
 
     Args:
         typed: see `FileSource`; the columns of a frame have their types.
@@ -210,12 +237,16 @@ def open_rows(
     refuse_no_table(data, name)
     if is_frame(data):
         return FrameSource(data, name, keys, limits)
+    if is_database(data):
+        return DatabaseSource(data, limits)
     return FileSource(data, typed, as_text, limits)
 
 
-def _unreadable(file: Path, error: Exception) -> InputError:
+def _unreadable(file: TableFile, error: Exception) -> Exception:
     if is_lack_of_memory(error):
         raise error  # it says nothing about the file
+    if isinstance(file, RemoteFile) and isinstance(error, OSError):
+        return unreadable(file.uri, error)
     if isinstance(error, PermissionError):
         return InputError(f"{file} may not be read by this user.")
     reason = str(error).strip().split("\n")[0] or type(error).__name__

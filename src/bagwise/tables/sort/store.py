@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from bagwise.storage.stored_rows import STATE
 FORMAT = 1
 READING = "reading"  # the name of what a first reading of a table says
 _MARK = "bagwise-store.json"
-_EDGE = 1 << 16  # bytes at both ends of a file that are looked at
 
 
 class Store:
@@ -180,17 +179,3 @@ def digest_of(identity: Any) -> str:
     """A short digest of JSON."""
     text = json.dumps(identity, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def files_as_they_are(files: Sequence[Path]) -> list[list[Any]]:
-    """What tells that files have changed: their size, when they were written, and both ends."""
-    return [_as_it_is(file) for file in files]
-
-
-def _as_it_is(file: Path) -> list[Any]:
-    about = file.stat()
-    with file.open("rb") as stream:
-        ends = stream.read(_EDGE)
-        stream.seek(max(about.st_size - _EDGE, 0))
-        ends += stream.read(_EDGE)
-    return [about.st_size, about.st_mtime_ns, hashlib.blake2b(ends, digest_size=16).hexdigest()]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -22,11 +21,13 @@ from bagwise.tables.match.bag_table import (
     match_rows,
     without_absent_classes,
 )
-from bagwise.tables.match.heavy_tails import with_useful_logs
+from bagwise.tables.match.heavy_tails import judged_here, with_useful_logs
+from bagwise.tables.read.databases import is_database
 from bagwise.tables.read.frames import is_frame, refuse_no_table
-from bagwise.tables.read.paths import Paths, is_parquet, paths_of
+from bagwise.tables.read.paths import paths_of
 from bagwise.tables.read.source import Table, open_rows
-from bagwise.tables.read.streaming import StreamedSource
+from bagwise.tables.read.streaming import streamed_rows
+from bagwise.tables.read.table_files import is_text_file, size_of
 from bagwise.tables.sort.sorted_table import read_sorted
 from bagwise.tables.sort.store import Store
 
@@ -65,12 +66,13 @@ class Asked:
 
 def rows_in_memory(
     data: Table, labels: Sequence[LabelTable], asked: Asked, progress: bool
-) -> tuple[Sequence[Path], MatchedRows, Inputs]:
-    """The files, the bags and what the columns mean, and (N, width) the rows."""
+) -> tuple[Sequence[str], MatchedRows, Inputs]:
+    """Where the rows were, the bags and what the columns mean, and (N, width) the rows."""
     refuse_no_table(data)
-    files = [] if is_frame(data) else paths_of(data)
-    texts = [file for file in files if not is_parquet(file)]
-    refuse_more_than_memory(sum(file.stat().st_size for file in texts), "the table")
+    if not (is_frame(data) or is_database(data)):
+        data = paths_of(data)
+        texts = [file for file in data if is_text_file(file)]
+        refuse_more_than_memory(sum(map(size_of, texts)), "the table")
     source = open_rows(data, typed=True, as_text=asked.as_text, keys=asked.key, limits=asked.limits)
     context = None
     if asked.context:
@@ -105,18 +107,18 @@ def rows_in_memory(
         order = targets.order[targets.bags.rows(index)]
         return encode_rows(source, given, order, rows.n_rows)[0]
 
-    rows = replace(rows, columns=with_useful_logs(rows, asked.seed, encode))
+    rows = replace(rows, columns=with_useful_logs(rows, asked.seed, judged_here(encode)))
     cells = len(targets.order) * len(rows.columns.encoded_names)
     refuse_more_than_memory(4 * cells, "the table, encoded,")
     inputs, _ = encode_rows(source, rows.columns, targets.order, rows.n_rows, progress)
-    return source.files, rows, inputs
+    return source.places, rows, inputs
 
 
 def rows_in_store(
-    data: Paths, labels: LabelTable, asked: Asked, store: Store, budget: int, progress: bool
-) -> tuple[Sequence[Path], MatchedRows, StoredRows]:
+    data: Table, labels: LabelTable, asked: Asked, store: Store, budget: int, progress: bool
+) -> tuple[Sequence[str], MatchedRows, StoredRows]:
     """The same within a budget of memory, the rows in a store."""
     with store.alone():
-        source = StreamedSource(data, asked.as_text, budget, asked.limits)
+        source = streamed_rows(data, asked.as_text, budget, asked.limits)
         rows, inputs = read_sorted(source, labels, asked, store, budget, progress)
-    return source.files, rows, inputs
+    return source.places, rows, inputs

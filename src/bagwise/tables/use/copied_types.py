@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bagwise.tables.read.paths import is_parquet
 from bagwise.tables.read.row_source import RowSource
+from bagwise.tables.read.table_files import is_parquet, is_text_file
 from bagwise.tables.read.values import ARROW_ERRORS, cleaned, is_text
 
 _TYPES = (
@@ -32,7 +32,7 @@ def copied_schema(source: RowSource, kept: list[str], out: object) -> pa.Schema:
         out: a path, or something else that predictions go to.
     """
     schema = source.schema
-    of_text = source.files and not any(map(is_parquet, source.files))
+    of_text = source.files and all(map(is_text_file, source.files))
     if not (isinstance(out, Path) and is_parquet(out) and of_text):
         return schema
     left = {name: list(_TYPES) for name in kept if is_text(schema.field(name).type)}

@@ -10,6 +10,7 @@ from scipy.special import expit, logit
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior import bag_posterior
+from bagwise.posterior.auto import AUTO_STATES
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.share_bounds import sums_of_groups
@@ -55,7 +56,7 @@ def group_shares(
             own = np.minimum(places, len(model.known_bags.names))
             p = model.known_bags.probabilities(log_probs, own)
         elif bags is not None:
-            p = bag_posterior(log_probs, bags).weights
+            p = bag_posterior(log_probs, bags, max_states=AUTO_STATES).weights
         return SharesOfGroups(_means(p, group, G, copies))
     X = inputs.astype(np.float64)
     if effects is not None:

@@ -15,10 +15,13 @@ from bagwise.progress import RowProgress
 from bagwise.ray_cluster import cluster, do_all
 from bagwise.storage.files import unfinished
 from bagwise.storage.model_folder import replace_folder
+from bagwise.storage.uris import refuse_uri
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.fitted_table import FittedTable
+from bagwise.tables.read.databases import is_database
 from bagwise.tables.read.paths import Paths
 from bagwise.tables.read.source import open_rows
+from bagwise.tables.read.table_files import TableFile, local
 from bagwise.tables.use.copied_types import copied_schema
 from bagwise.tables.use.predict import predict_rows
 from bagwise.tables.use.prediction_file import Destination, Written, is_prediction, kept_columns
@@ -64,6 +67,10 @@ def predict_on_ray(
         force: replace also a folder that holds other files.
     """
     fitted = FittedTable.load(model)
+    if is_database(data):
+        raise InputError(
+            "Ray predicts for files, several at a time; leave ", Option("ray"), " out."
+        )
     source = fitted.with_context(open_rows(data), key)
     _check_folder(out, source.files, model, fitted.classes, force)
     source.require([*key, *fitted.columns.names])
@@ -85,8 +92,9 @@ def predict_on_ray(
 
 
 def _check_folder(
-    out: Path, inputs: Sequence[Path], model: Path, classes: Sequence[str], force: bool
+    out: Path, inputs: Sequence[TableFile], model: Path, classes: Sequence[str], force: bool
 ) -> None:
+    refuse_uri(out)
     if out.suffix:
         raise InputError(
             f"{out} has the name of a file; with Ray the output is a folder, which gets a Parquet "
@@ -99,7 +107,7 @@ def _check_folder(
     if out.samefile(model):
         raise InputError(f"{out} is the model itself; choose another folder for the output.")
     for entry in sorted(out.iterdir()):
-        if any(entry.samefile(file) for file in inputs):
+        if any(entry.samefile(file) for file in local(inputs)):
             raise InputError(f"{entry} is an input itself; choose another folder for the output.")
         if not entry.is_file():
             raise InputError(f"{out} holds {entry.name}, which is not a file; choose a new folder.")
@@ -113,7 +121,11 @@ def _check_folder(
 
 
 def _results(
-    files: Sequence[Path], new: Path, settings: _Settings, workers: int | None, bar: RowProgress
+    files: Sequence[TableFile],
+    new: Path,
+    settings: _Settings,
+    workers: int | None,
+    bar: RowProgress,
 ) -> list[Written]:
     """What was found in each file, in their order."""
     digits = max(5, len(str(len(files))))
@@ -136,7 +148,7 @@ def _results(
     return [results[place] for place in tasks]
 
 
-def _predicted(settings: _Settings, file: Path, out: Path) -> Written | str:
+def _predicted(settings: _Settings, file: TableFile, out: Path) -> Written | str:
     """Write the predictions for one file, in a process of Ray; or say what a user can put right."""
     try:
         if not out.parent.is_dir():

@@ -17,10 +17,12 @@ import pyarrow.parquet as pq
 
 from bagwise.errors import InputError, Option
 from bagwise.storage.files import refuse_foreign, unfinished
+from bagwise.storage.uris import refuse_uri
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import open_rows
+from bagwise.tables.read.table_files import TableFile, local
 from bagwise.tables.use.copied_types import copied
 
 LABEL, MOST_PROBABLE = "label", "most_probable"
@@ -57,16 +59,17 @@ class Destination:
     keep: Sequence[str] | None = None
     force: bool = False
 
-    def check(self, inputs: Sequence[Path], classes: Sequence[str]) -> None:
+    def check(self, inputs: Sequence[TableFile], classes: Sequence[str]) -> None:
         """Refuse a file that cannot be written, or should not be."""
         out = self.out
         if not isinstance(out, Path):
             return
+        refuse_uri(out)
         if out.suffix.lower() not in _KINDS:
             raise InputError(f"{out} is of an unknown kind; .parquet, .csv or .tsv is expected.")
         if out.is_dir():
             raise InputError(f"{out} is a folder; name a file for the output.")
-        if any(out.exists() and file.samefile(out) for file in inputs):
+        if any(out.exists() and file.samefile(out) for file in local(inputs)):
             raise InputError(f"{out} is an input itself; choose another file for the output.")
         refuse_foreign(out, lambda path: is_prediction(path, classes), self.force)
 
