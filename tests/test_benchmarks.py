@@ -24,7 +24,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "without" / "ot.py").write_text(absent)
     paths = [str(folder / "without"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     out = folder / "measured.md"
-    sections = ["training", "accuracy", "bounds", "others", "losses"]
+    sections = ["training", "steps", "accuracy", "bounds", "others", "losses"]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--tiny", "--out", str(out), "--only", *sections],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
@@ -47,6 +47,11 @@ def test_every_table_has_its_figures(page: Path) -> None:
     steps = cells(text, "| C | K | method |")
     assert [row[:3] for row in steps] == [["3", "4", "rc"], ["3", "4", "cc"]]
     assert all(float(cell) > 0 for row in steps for cell in row[3:6])
+    by_size = cells(text, "| C | K | RC, ms |")
+    assert [row[:2] for row in by_size] == [["3", "2"], ["3", "4"]]
+    assert all(float(cell) > 0 for row in by_size for cell in row[4:7])
+    along = cells(text, "| K | epochs | RC, ms |")
+    assert [row[:2] for row in along] == [["16", "0"], ["16", "1"]]
     (distances,) = cells(text, "| K | s |")
     multinomial, auto = float(distances[2]), float(distances[6])
     assert auto < 1e-3 < multinomial

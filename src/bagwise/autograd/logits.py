@@ -12,7 +12,8 @@ from torch.nn.functional import log_softmax
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from bagwise.autograd.bag_tensors import bag_of_row
-from bagwise.autograd.operator import is_traced
+from bagwise.autograd.device_bags import bring
+from bagwise.autograd.tracing import is_traced
 from bagwise.bags import Bags, Groupings, check_bags
 from bagwise.bags.arrays import shown_row
 from bagwise.errors import InputError, InputTypeError
@@ -49,7 +50,8 @@ def nan_apart(log_p: torch.Tensor, bags: Bags) -> tuple[torch.Tensor, torch.Tens
     rows, with a gradient of NaN, and 0 for others: engines refuse NaN.
     """
     # A sum of logarithms of probabilities is NaN if one of them is.
-    if not is_out_of_sight(log_p) and not math.isnan(log_p.detach().sum().item()):
+    seen = log_p.is_cpu and not is_out_of_sight(log_p)  # a device would have to be waited for
+    if seen and not math.isnan(log_p.detach().sum().item()):
         return log_p, 0.0
     is_nan = log_p.isnan().any(-1)
     rows = torch.where(is_nan, log_p.sum(-1), 0)
@@ -71,6 +73,8 @@ def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
             f"logits has shape {tuple(logits.shape)}, but these bags have {bags.n_instances} "
             f"instances and {bags.n_classes} classes. {_advice(logits, bags)}"
         )
+    if isinstance(bags, Bags):
+        bring(bags, logits.device)
     if (
         isinstance(bags, Bags)
         and len(bags) == 1
