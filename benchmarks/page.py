@@ -24,6 +24,7 @@ SECTIONS = (
     "steps",
     "engines",
     "accuracy",
+    "device",
     "groupings",
     "bounds",
     "others",

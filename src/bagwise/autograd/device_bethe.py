@@ -33,14 +33,22 @@ class PaddedBags(NamedTuple):
         counts: (G, A) of classes by count, the most frequent last.
         is_factor: (G, A) the classes that send messages. Of two classes one is enough, and then the
             answer is exact; of one class, none.
-        nodes: (T,) points t > 0 and 0 of the characteristic function.
+        circle: (4, T) points t = 0 and t > 0 of the characteristic function, cos t, sin t, and the
+            share of a point in P(N = n), twice that of t = 0 for t > 0.
     """
 
     log_p: torch.Tensor
     copies: torch.Tensor
     counts: torch.Tensor
     is_factor: torch.Tensor
-    nodes: torch.Tensor
+    circle: torch.Tensor
+
+
+def circle_of(nodes: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    """`PaddedBags.circle` for nodes 0, 1, ..., T - 1."""
+    M = 2 * nodes.shape[0] - 1
+    t = nodes.to(kind) * (2 * math.pi / M)
+    return torch.stack([t, t.cos(), t.sin(), (nodes.clamp(max=1) + 1).to(kind) / M])
 
 
 def bethe_of_padded(
@@ -152,9 +160,8 @@ def tilted(
         low = torch.where(missing > 0, x, low)
         high = torch.where(missing > 0, high, x)
         step = (missing / variance.clamp(min=1e-6)).clamp(-_LONGEST, _LONGEST)
-        middle = (low + high) / 2
-        inside = (x + step > low) & (x + step < high)
-        x = torch.where(inside | ~middle.isfinite(), x + step, middle)
+        new = x + step  # of two bounds, it can leave that alone which is known
+        x = torch.where((new >= low) & (new <= high), new, (low + high) / 2)
     return x
 
 
@@ -163,12 +170,12 @@ def _round(
     copies: torch.Tensor,
     counts: torch.Tensor,
     is_factor: torch.Tensor,
-    nodes: torch.Tensor,
+    circle: torch.Tensor,
     tilt: torch.Tensor,
     messages: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The tilt (G, A) and the messages (G, K, A), as logarithms, after a round."""
-    bags = PaddedBags(log_p, copies, counts, is_factor, nodes)
+    bags = PaddedBags(log_p, copies, counts, is_factor, circle)
     logits = odds(log_p, messages).logits
     tilt = tilted(logits, copies, counts, tilt, _TILT_STEPS)
     new = tilt[:, None] + _log_ratios(bags, logits + tilt[:, None])
@@ -180,13 +187,10 @@ class _Circle(NamedTuple):
     """Terms of P(N = n), N the number of instances of a class, at points of the unit circle.
 
     Attributes:
-        cosine, sine: (T,) of the points.
         factor: (G, K, A, T) real and imaginary part of an instance's factor no + yes e^it.
         term: (G, A, T) real and imaginary part of phi(t) e^-itn / M, twice for t > 0.
     """
 
-    cosine: torch.Tensor
-    sine: torch.Tensor
     factor: tuple[torch.Tensor, torch.Tensor]
     term: tuple[torch.Tensor, torch.Tensor]
 
@@ -196,9 +200,7 @@ def _on_circle(bags: PaddedBags, logits: torch.Tensor) -> _Circle:
 
     Angles are those beyond the mean's, which stay small where the terms are large.
     """
-    T = bags.nodes.shape[0]
-    t = bags.nodes * (2 * math.pi / (2 * T - 1))
-    cosine, sine = t.cos(), t.sin()
+    t, cosine, sine, share = bags.circle.unbind()
     yes, no = logits.sigmoid()[..., None], (-logits).sigmoid()[..., None]
     real, imaginary = no + yes * cosine, yes * sine
     copies = bags.copies[..., None]
@@ -207,13 +209,14 @@ def _on_circle(bags: PaddedBags, logits: torch.Tensor) -> _Circle:
     mean = (copies * yes).sum(1)
     angle = (copies * (torch.atan2(imaginary, real) - yes * t)).sum(1)
     angle = angle + (mean - bags.counts[..., None]) * t
-    size = size * torch.where(bags.nodes > 0, 2, 1) / (2 * T - 1)
-    return _Circle(cosine, sine, (real, imaginary), (size * angle.cos(), size * angle.sin()))
+    size = share * size
+    return _Circle((real, imaginary), (size * angle.cos(), size * angle.sin()))
 
 
 def _log_ratios(bags: PaddedBags, logits: torch.Tensor) -> torch.Tensor:
     """(G, K, A) log P(N_-k = n - 1) / P(N_-k = n), N_-k the count without instance k."""
-    cosine, sine, (a, b), (x, y) = _on_circle(bags, logits)
+    _, cosine, sine, _ = bags.circle.unbind()
+    (a, b), (x, y) = _on_circle(bags, logits)
     x, y = x[:, None], y[:, None]
     scale = 1 / (a * a + b * b)
     least = torch.finfo(logits.dtype).tiny
@@ -228,12 +231,12 @@ def _corrected(
     copies: torch.Tensor,
     counts: torch.Tensor,
     is_factor: torch.Tensor,
-    nodes: torch.Tensor,
+    circle: torch.Tensor,
     tilt: torch.Tensor,
     messages: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The value (G,) and the log-probabilities (G, K, A), both corrected by the gap."""
-    bags = PaddedBags(log_p, copies, counts, is_factor, nodes)
+    bags = PaddedBags(log_p, copies, counts, is_factor, circle)
     gap, step = _gap(bags, (log_p + messages).softmax(-1))
     return _bethe_value(bags, tilt, messages) + gap, log_p + step
 
