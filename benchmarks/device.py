@@ -55,11 +55,11 @@ OF_DISTANCES = """There is no accelerator here: nothing of this was run on one. 
 an instance's weights to the exact ones, on the CPU, in single precision; log-probabilities
 s onehot(y) + sqrt(s) N(0, 1), normalized. `no lattice`: all bags by belief propagation. The last
 column is the share of bags that `device` computes exactly."""
-OF_LAUNCHES = """What a step of `cc_loss`, forward and backward, asks of a device, of a batch whose bags
-are new to it, counted with a pretended device: operations that launch something, copies in either
-direction, and how often the host waits. The copy up of `device` is that of the bags; with `Bags.to`
-beside the inputs and pinned memory, the step has none. `compiled`: kernels that Inductor makes of
-the engine, for CPUs, functions of libraries, and the operations of the loss."""
+OF_LAUNCHES = """What a step of `cc_loss`, forward and backward, asks of a device, of a batch whose
+bags are new to it, counted with a pretended device: operations that launch something, copies in
+either direction, and how often the host waits. The copy up of `device` is that of the bags; with
+`Bags.to` beside the inputs and pinned memory, the step has none. `compiled`: kernels that Inductor
+makes of the engine, for CPUs, functions of libraries, and the operations of the loss."""
 
 
 @ENGINES.register("even")

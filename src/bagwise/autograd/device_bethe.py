@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn.functional import softplus
 
 _ROUNDS = (8, 5)  # until the first fixed point, and from there to that of the corrected one
 _DAMPING = 0.3  # share of the old message: all classes at once would overshoot
@@ -247,12 +246,15 @@ def _bethe_value(bags: PaddedBags, tilt: torch.Tensor, messages: torch.Tensor) -
     tilt = tilted(logits, bags.copies, bags.counts, tilt, _TILT_STEPS)
     shifted = logits + tilt[:, None]
     probability = _on_circle(bags, shifted).term[0].sum(-1)
-    # Of an instance, p e^x + rest: what the tilted probabilities were divided by.
-    divided = torch.where(bags.is_factor[:, None], rest + softplus(shifted), 0)
-    log_p = probability.clamp(min=torch.finfo(tilt.dtype).tiny).log() - bags.counts * tilt
-    of_factors = torch.where(bags.is_factor, log_p, 0) + (bags.copies * divided).sum(1)
-    more = bags.is_factor.sum(-1) - 1
-    return of_factors.sum(-1) - more * (bags.copies * total)[..., 0].sum(1)
+    least = torch.finfo(tilt.dtype).tiny
+    of_factors = probability.clamp(min=least).log() - bags.counts * tilt
+    # Of an instance, p e^x + rest: what the tilted probabilities were divided by. Each relative to
+    # the total, lest small numbers drown in the sums of large ones.
+    divided = torch.logaddexp(rest, bags.log_p + tilt[:, None]) - total
+    of_rows = torch.where(bags.is_factor[:, None], divided, 0).sum(-1) + total[..., 0]
+    return torch.where(bags.is_factor, of_factors, 0).sum(-1) + (bags.copies[..., 0] * of_rows).sum(
+        1
+    )
 
 
 def _gap(bags: PaddedBags, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
