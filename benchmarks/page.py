@@ -28,6 +28,7 @@ SECTIONS = (
     "groupings",
     "bounds",
     "others",
+    "losses",
     "tables",
     "workers",
 )

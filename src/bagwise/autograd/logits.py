@@ -71,7 +71,7 @@ def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
     if logits.shape != (bags.n_instances, bags.n_classes):
         raise InputError(
             f"logits has shape {tuple(logits.shape)}, but these bags have {bags.n_instances} "
-            f"instances and {bags.n_classes} classes."
+            f"instances and {bags.n_classes} classes. {_advice(logits, bags)}"
         )
     if isinstance(bags, Bags):
         bring(bags, logits.device)
@@ -89,6 +89,15 @@ def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+def _advice(logits: torch.Tensor, bags: Bags | Groupings) -> str:
+    """What to do about logits of a wrong shape."""
+    if logits.dim() == 2 and logits.shape[1] == bags.n_classes:
+        return "Give the logits of all rows of each bag: bags.select(index) has bags.rows(index)."
+    single = logits.numel() == bags.n_instances and bags.n_classes == 2
+    also = ", also for two: torch.stack([0 * logit, logit], 1)" if single else ""
+    return f"A model has one output for each class{also}."
 
 
 def check_stored(stored_log_probs: object, bags: Bags | Groupings) -> None:
