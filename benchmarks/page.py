@@ -26,6 +26,7 @@ SECTIONS = (
     "steps",
     "engines",
     "accuracy",
+    "device",
     "groupings",
     "bounds",
     "others",
