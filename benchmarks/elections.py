@@ -164,7 +164,7 @@ def _times(case: tuple[int, int, int]) -> float:
 
 
 def report(elections: int = 40) -> str:
-    """The tables of docs/ecological.md."""
+    """The tables of docs/benchmarks/elections.md."""
     names = " / ".join(METHODS)
     lines = [
         f"| units differ | units, groups, parties | error: {names} | of units | CPU s | coverage |",

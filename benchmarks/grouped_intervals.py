@@ -76,7 +76,7 @@ def coverage(kind: str, C: int, sets: int) -> tuple[float, float]:
 
 
 def report(sets: int = 200) -> str:
-    """The table of docs/groupings.md."""
+    """The table of docs/understand/groupings.md."""
     lines = ["| groupings | classes | rows taken as not shared | as Bagwise has them |"]
     lines.append("|---|---|---|---|")
     for kind in KINDS:

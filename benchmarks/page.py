@@ -21,11 +21,13 @@ from common import machine
 HERE = Path(__file__).parent
 SECTIONS = (
     "training",
+    "steps",
     "engines",
     "accuracy",
     "groupings",
     "bounds",
     "others",
+    "losses",
     "tables",
     "workers",
 )

@@ -29,7 +29,7 @@ extensions = [
 ]
 root_doc = "index"
 templates_path = ["_templates"]
-exclude_patterns = ["_templates", "gallery"]
+exclude_patterns = ["_templates", "gallery", "tutorial", "start/tutorial/index.rst"]
 nitpicky = True
 default_role = "name"  # of docstrings.py: `fit` leads to the page of bagwise.fit
 suppress_warnings = [
@@ -66,9 +66,9 @@ GALLERY = [
     "held_out_bags",
 ]
 sphinx_gallery_conf = {
-    "examples_dirs": "gallery",
-    "gallery_dirs": "examples",
-    "within_subsection_order": ExplicitOrder([f"plot_{name}.py" for name in GALLERY]),
+    "examples_dirs": ["gallery", "tutorial"],
+    "gallery_dirs": ["examples", "start/tutorial"],
+    "within_subsection_order": ExplicitOrder([*(f"plot_{name}.py" for name in GALLERY), "*"]),
     "image_scrapers": (gallery_pictures.scraper,),
     "reset_modules": (gallery_pictures.use_style,),
     "parallel": True,  # as many at a time as -j says
@@ -77,7 +77,7 @@ sphinx_gallery_conf = {
     "abort_on_example_error": False,  # all failures are told; each makes the build fail
     "remove_config_comments": True,
     "show_signature": False,
-    "min_reported_time": 0,
+    "write_computation_times": False,  # the page loads scripts from other hosts
     "capture_repr": ("_repr_html_", "__repr__"),
     "thumbnail_size": (480, 300),
 }

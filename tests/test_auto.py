@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bagwise import Bags, bag_posterior
 from bagwise.posterior import lattice_states
+from bagwise.posterior._costs import BETHE, EXACT, costs, terms
 from bagwise.posterior.pruned import fill_pruned
 from oracles import informed_bags, random_bags
 
@@ -21,7 +22,9 @@ def pruned(
     log_likelihood, weights = np.full(len(bags), np.nan), np.full(log_probs.shape, np.nan)
     bound = np.full(len(bags), np.nan)
     index = np.arange(len(bags))
-    left = fill_pruned(index, log_probs.numpy(), bags, log_likelihood, weights, bound, most=2**13)
+    left = fill_pruned(
+        index, log_probs.numpy(), bags, log_likelihood, weights, bound, np.full(len(bags), 2.0**13)
+    )
     return log_likelihood, weights, bound, left
 
 
@@ -45,7 +48,7 @@ def test_bags_of_a_confident_classifier_are_as_good_as_exact(K: int, C: int, s: 
     log_probs, bags = informed_bags(5, K, 8, s, C)
     large = lattice_states(bags) > 2**16
     assert large.any()
-    auto = bag_posterior(log_probs, bags)
+    auto = bag_posterior(log_probs, bags, max_states=2**16)
     exact = bag_posterior(log_probs, bags, engine="exact")
     bethe = bag_posterior(log_probs, bags, engine="bethe", max_iterations=5000)
     torch.testing.assert_close(auto.weights, exact.weights, atol=1e-7, rtol=0)
@@ -83,7 +86,9 @@ def test_bounds_that_are_not_tiny_hold_too(s: float) -> None:
     log_probs, bags = informed_bags(7, 10, 100, s, C=5)
     exact = bag_posterior(log_probs, bags, engine="exact")
     answer = np.full(len(bags), np.nan), np.full(log_probs.shape, np.nan), np.empty(len(bags))
-    left = fill_pruned(np.arange(100), log_probs.numpy(), bags, *answer, 2**13, 1e-3, np.inf)
+    left = fill_pruned(
+        np.arange(100), log_probs.numpy(), bags, *answer, np.full(100, 2.0**13), 2.0, 1e-3, np.inf
+    )
     log_likelihood, weights, bound = answer
     assert len(left) == 0
     assert (bound > 1e-4).any()
@@ -108,6 +113,32 @@ def test_a_posterior_says_which_engine_computed_each_bag_and_what_is_proved() ->
     assert post.bound[2] == torch.inf
     assert bag_posterior(log_probs, bags, "bethe").engine == ["bethe"] * 3
     assert bag_posterior(log_probs[:3], bags.select([0]), "exact").engine == ["exact"]
+
+
+@pytest.mark.parametrize(("K", "C"), [(8, 10), (12, 100), (16, 10), (20, 10), (80, 3), (200, 2)])
+def test_bags_are_computed_exactly_where_that_takes_at_most_three_times_as_long(
+    K: int, C: int
+) -> None:
+    log_probs, bags = informed_bags(2, K, 20, 0.3, C)
+    exact, bethe, _ = costs(bags)
+    quick = (exact <= 3 * bethe) | (C == 2)
+    assert bag_posterior(log_probs, bags).engine == ["exact" if q else "bethe" for q in quick]
+    limited = bag_posterior(log_probs, bags, max_states=2**16)
+    small = (lattice_states(bags) <= 2**16) | (C == 2)
+    assert limited.engine == ["exact" if q else "bethe" for q in small]
+
+
+def test_what_is_told_from_counts_is_their_terms_by_the_constants() -> None:
+    bags = Bags([5, 40, 7], [[5, 0, 0], [10, 12, 18], [3, 3, 1]])
+    of_exact, of_bethe = terms(bags)
+    np.testing.assert_allclose(of_exact[1], [1, 120, 3 * 11, 3 * 11 * 13 * 19, 3 * 11 * 13 * 19])
+    np.testing.assert_allclose(of_bethe[2], [1, 21, 49])
+    exact, bethe, classes = costs(bags)
+    np.testing.assert_allclose(of_exact @ EXACT, exact)
+    np.testing.assert_allclose(of_bethe @ BETHE, bethe)
+    assert classes.tolist() == [1, 3, 3]
+    weighted, _ = terms(Bags([2], [[10, 30]], weights=[15, 25]))
+    np.testing.assert_allclose(weighted[0, 3], 2 * 11 * 31)
 
 
 def test_small_bags_need_no_other_engine() -> None:

@@ -86,11 +86,11 @@ class _Watched:
         monkeypatch.setattr(_kernels.ThreadPoolExecutor, "submit", submit)
 
 
-@pytest.mark.parametrize("engine", list(ENGINES))
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "device"])
 def test_the_answer_does_not_depend_on_the_number_of_threads(
     engine: str, set_threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log_probs, bags = informed_bags(0, 16, 40, 2.0)
+    log_probs, bags = informed_bags(0, 16, 120, 2.0)
     watched = _Watched(monkeypatch)
     answers = []
     for threads in (1, 2, 3, 7):

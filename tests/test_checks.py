@@ -44,6 +44,9 @@ BAD: dict[str, list[Any]] = {
     "schedule_options": [None, [1], "x", {1: 2}],
     "augment": [1, [len], True],
     "drop_last": [0, 1, "yes", None],
+    "precision": ["half", "float16", 16, None, torch.float16],
+    "accumulate_batches": [0, -1, 2.5, "x", None, True],
+    "compile": [0, 1, "yes", None],
     "workers": [-1, 1.5, None, "x", True],
 }
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import bagwise
 from bagwise.__main__ import main
 
 ROOT = Path(__file__).parent.parent
@@ -83,6 +84,15 @@ def test_a_missing_extra_is_one_line_on_the_command_line(
     )
 
 
+def test_the_logistic_regression_names_the_extra_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(vars(bagwise), "BagLogisticRegression", raising=False)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(bagwise.BagwiseError, match=r"pip install \"bagwise\[sklearn\]\""):
+        _ = bagwise.BagLogisticRegression
+
+
 def test_every_extra_that_is_named_exists_and_all_has_them() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
@@ -98,7 +108,7 @@ def test_every_extra_that_is_named_exists_and_all_has_them() -> None:
         names = {name for found in inner if found for name in found[1].split(",")}
         return names.union(*(parts(name) for name in names))
 
-    assert parts("all") == extras.keys() - {"all", "dev", "docs"}
+    assert parts("all") == extras.keys() - {"all", "dev", "docs", "recipes"}
     core = " ".join(project["dependencies"])
     for optional in (
         "pyarrow", "jinja2", "matplotlib", "typer", "ray", "pooch", "tensorboard", "torch",

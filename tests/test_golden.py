@@ -64,7 +64,17 @@ def read(path: Path, in_order: bool) -> Table:
 
 
 def is_number(column: str) -> bool:
-    measured = ["share", "low", "high", "least", "most", "effect", "fall", "standard_error"]
+    measured = [
+        "share",
+        "low",
+        "high",
+        "least",
+        "most",
+        "effect",
+        "fall",
+        "standard_error",
+        "robustness",
+    ]
     return column.startswith(("p_", "per_unit")) or column in measured
 
 

@@ -1,4 +1,4 @@
-"""`BagBatchSampler` under Lightning, on two processes."""
+"""`BagBatchSampler` under Lightning, on two processes, by the example's module."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EPOCHS = 3
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the loop wrote: in a process of its own, as Lightning starts others and warns a lot."""
     place = tmp_path_factory.mktemp("lightning")
-    script = Path(__file__).with_name("lightning_loop.py")
+    script = Path(__file__).with_name("lightning_runs.py")
     subprocess.run([sys.executable, script, place], check=True, capture_output=True, timeout=300)
     return place
 
@@ -41,7 +41,7 @@ def rows(steps: list[dict[str, Any]], epoch: int) -> list[list[int]]:
 
 
 def test_each_process_trains_on_its_own_batches(folder: Path) -> None:
-    from lightning_loop import BAGS
+    from lightning_runs import BAGS
 
     first, second = seen(folder, "whole")
     for epoch in range(EPOCHS):
@@ -54,7 +54,7 @@ def test_each_process_trains_on_its_own_batches(folder: Path) -> None:
 
 
 def test_each_epoch_has_an_order_of_its_own_also_after_a_restart(folder: Path) -> None:
-    from lightning_loop import BAGS
+    from lightning_runs import BAGS
 
     whole, resumed = seen(folder, "whole"), seen(folder, "resumed")
     for rank in range(2):
@@ -66,7 +66,7 @@ def test_each_epoch_has_an_order_of_its_own_also_after_a_restart(folder: Path) -
 
 
 def test_two_processes_learn_what_one_learns_from_the_same_batches(folder: Path) -> None:
-    from lightning_loop import BAGS, inputs, network
+    from lightning_runs import BAGS, inputs, network
 
     model, features = network(), inputs()[:, :5]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)

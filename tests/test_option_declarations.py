@@ -75,6 +75,9 @@ def test_a_sweep_file_sets_every_setting(name: str, tmp_path: Path) -> None:
         "schedule_options": '{gamma = 0.5}\nschedule = "exponential"',
         "augment": '"weak"',
         "drop_last": "true",
+        "precision": '"bf16"',
+        "accumulate_batches": "4",
+        "compile": "true",
     }
     epochs = "" if name == "epochs" else "epochs = 3"
     path = tmp_path / "sweep.toml"
@@ -122,7 +125,7 @@ def test_optimizers_and_schedules_are_pytorchs() -> None:
 
 def test_the_documents_name_all_of_them() -> None:
     sweeps, estimator = (
-        (ROOT / "docs" / f"{page}.md").read_text() for page in ("sweeps", "estimator")
+        (ROOT / "docs" / f"{page}.md").read_text() for page in ("sweeps", "understand/classifier")
     )
     assert not [name for name in TRAINING if name not in sweeps]
     assert not [name for name in STEP_BY_STEP if f"`{name}`" not in estimator]

@@ -130,6 +130,19 @@ def test_notes_are_on_the_error_stream(tmp_path: Path) -> None:
     assert notes.startswith("Note: income: 3 rows have an extreme value")
 
 
+def test_each_note_is_a_line(tmp_path: Path) -> None:
+    header, first, *others = (INPUTS / "patients_new.csv").read_text().splitlines()
+    extreme_row = first.replace("1.882,27.3", "1e9,1e9")
+    rows = tmp_path / "rows.csv"
+    rows.write_text("\n".join([header, extreme_row, *others]) + "\n")
+    code, _, notes = run("evaluate", MODEL, rows, "--target", "truth")
+    assert code == 0
+    extreme = [line for line in notes.splitlines() if "an extreme value" in line]
+    assert len(extreme) == 2
+    assert all(line.startswith("Note: ") for line in extreme)
+    assert "\\n" not in notes
+
+
 def test_a_page_goes_to_standard_output() -> None:
     code, text, _ = run("report", MODEL, "--out", "-")
     assert code == 0

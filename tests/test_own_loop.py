@@ -93,8 +93,8 @@ def test_inputs_by_name_have_a_row_for_each_instance() -> None:
         BagDataset({"x": torch.zeros(9), "y": torch.zeros(8)}, BAGS)
     with pytest.raises(TypeError, match="input 'x': inputs is a list"):
         BagDataset({"x": [0] * 9}, BAGS)
-    for inputs in ({}, {"counts": torch.zeros(9)}):
-        with pytest.raises(ValueError, match=r"at least one is needed, and 'counts' is that of"):
+    for inputs in ({}, {"counts": torch.zeros(9)}, {"bags": torch.zeros(9)}):
+        with pytest.raises(ValueError, match=r"at least one is needed, and 'counts' and 'bags'"):
             BagDataset(inputs, BAGS)
     with pytest.raises(TypeError, match="'text' of item 0 of the inputs is a str; numbers are"):
         BagDataset(_Strings(), BAGS)[0]
@@ -103,6 +103,24 @@ def test_inputs_by_name_have_a_row_for_each_instance() -> None:
 class _Strings(Texts):
     def __getitem__(self, row: int) -> dict[str, Any]:
         return {"text": "a word"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "advice"),
+    [
+        ((4, 2), r"all rows of each bag: bags.select\(index\) has bags.rows\(index\)\.$"),
+        ((9, 3), r"one output for each class\.$"),
+        ((9,), r"also for two: torch.stack\(\[0 \* logit, logit\], 1\)\.$"),
+        ((9, 1), r"also for two: torch.stack"),
+    ],
+)
+def test_logits_of_a_wrong_shape_come_with_advice(shape: tuple[int, ...], advice: str) -> None:
+    with pytest.raises(
+        ValueError, match=rf"these bags have 9 instances and 2 classes\. .*{advice}"
+    ):
+        cc_loss(torch.zeros(shape), BAGS)
+    logit = torch.zeros(9, requires_grad=True)
+    cc_loss(torch.stack([0 * logit, logit], 1), BAGS).backward()
 
 
 # --- resuming within an epoch

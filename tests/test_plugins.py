@@ -1,4 +1,4 @@
-"""What docs/architecture.md says about adding things, done from outside the package."""
+"""What docs/how_to/extend.md says about adding things, done from outside the package."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from bagwise.paper.datasets import DATASETS, load_dataset
 from bagwise.posterior import ENGINES
 from bagwise.registry import PLUGINS, Registry, load_plugins
 
-GUIDE = Path(__file__).parent.parent / "docs" / "architecture.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.S)
+GUIDE = Path(__file__).parent.parent / "docs" / "how_to" / "extend.md"
+SNIPPETS = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.S)
+BLOCKS = [snippet for snippet in SNIPPETS if "register(" in snippet]
 NAMES = {"cc_entropy": METHODS, "independent": ENGINES, "narrow": MODELS, "blobs": DATASETS}
 
 

@@ -15,7 +15,7 @@ ENGINES = ["exact", "bethe", "multinomial", "transport"]
 # What each engine promises of the columns' sums; the multinomial stand-in promises nothing.
 COLUMN_TOLERANCE = {"exact": 1e-9, "bethe": 1e-6, "transport": 1e-3}
 # Belief propagation stops at a tolerance, so equal problems may end a little apart.
-SAME = {"exact": 1e-9, "bethe": 2e-2, "multinomial": 1e-9, "transport": 1e-9}
+SAME = {"exact": 1e-9, "bethe": 5e-2, "multinomial": 1e-9, "transport": 1e-9}
 
 problems = st.tuples(
     st.integers(0, 2**32 - 1),
@@ -84,7 +84,7 @@ def test_scaling_a_class_changes_no_weight_and_the_likelihood_by_a_known_factor(
     options = {"iterations": 5000} if engine == "transport" else {}
     post = bag_posterior(log_probs, bags, engine=engine, **options)
     moved = bag_posterior(log_probs + shift, bags, engine=engine, **options)
-    atol = {"exact": 1e-9, "bethe": 2e-2, "transport": 1e-3}[engine]
+    atol = {"exact": 1e-9, "bethe": 5e-2, "transport": 1e-3}[engine]
     torch.testing.assert_close(moved.weights, post.weights, atol=atol, rtol=0)
     expected = post.log_likelihood.numpy() + bags.counts @ shift.numpy()
     np.testing.assert_allclose(moved.log_likelihood.numpy(), expected, atol=max(atol, 1e-8))

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import bagwise
+from bagwise.losses.modules import LossModule
 from bagwise.paper import sweep_file
 from bagwise.storage import model_folder
 from bagwise.tables.encode import columns
@@ -42,6 +43,14 @@ def test_every_public_name_is_in_the_reference_once() -> None:
     text = "\n".join(page.read_text() for page in REFERENCE.glob("*.md"))
     listed = re.findall(r"^   bagwise\.(\w+)$", text, re.MULTILINE)
     assert sorted(listed) == sorted(bagwise.__all__)
+
+
+def test_every_public_name_has_an_example() -> None:
+    for name in bagwise.__all__:
+        thing = getattr(bagwise, name)
+        if isinstance(thing, type) and issubclass(thing, (Exception, LossModule)):
+            continue  # errors need none, and the modules show how each is called
+        assert ">>>" in (thing.__doc__ or ""), name
 
 
 def test_every_page_of_the_reference_is_in_its_index() -> None:
@@ -152,9 +161,25 @@ async function open(page) {
   let [doc] = await open("index.html");
   const links = [...doc.querySelectorAll(".bd-header a.nav-link, .bd-sidebar a.nav-link")];
   facts.sections = [...new Set(links.map((link) => link.textContent.trim()))];
-  [doc] = await open("search.html?q=bag_posterior");
-  for (let i = 0; i < 40 && !doc.querySelector("#search-results li a"); i++) await wait(250);
-  facts.results = [...doc.querySelectorAll("#search-results li a")].map((a) => a.textContent);
+  facts.searches = {};
+  for (const words of SEARCHES) {
+    [doc] = await open("search.html?q=" + encodeURIComponent(words));
+    for (let i = 0; i < 40 && !doc.querySelector("#search-results li a"); i++) await wait(250);
+    const answers = [...doc.querySelectorAll("#search-results li a")];
+    facts.searches[words] = answers.map((a) => a.textContent);
+  }
+  facts.walk = [];
+  await open("index.html");
+  for (const text of WALK) {
+    const link = [...frame.contentDocument.querySelectorAll("a")].find(
+      (a) => a.textContent.trim() === text && a.href);
+    if (!link) { facts.walk.push("no link " + text); break; }
+    const loaded = new Promise((done) => { frame.onload = done; });
+    link.click();
+    await loaded;
+    await wait(PAUSE);
+    facts.walk.push(frame.contentDocument.title);
+  }
   const pre = document.createElement("pre");
   pre.id = "facts";
   pre.textContent = JSON.stringify(facts);
@@ -165,7 +190,15 @@ async function open(page) {
 PAGES = [
     "index.html",
     "start/index.html",
+    "start/install.html",
+    "start/is_it_for_me.html",
+    "start/tutorial/plot_ten_minutes.html",
+    "how_to/index.html",
+    "how_to/inexact_counts.html",
+    "how_to/own_loop.html",
     "understand/index.html",
+    "understand/likelihood.html",
+    "understand/intervals.html",
     "reference/index.html",
     "reference/api/bagwise.fit.html",
     "reference/api/bagwise.bag_posterior.html",
@@ -173,8 +206,28 @@ PAGES = [
     "examples/index.html",
     "examples/plot_votes_by_region.html",
     "tables.html",
+    "about/index.html",
     "about/results/index.html",
 ]
+# Words that people look for, and a page that must be among the answers.
+SEARCHES = {
+    "bag_posterior": "bag_posterior",
+    "noisy counts": "Noisy, rounded and hidden counts",
+    "trust interval": "Intervals, and when not to believe them",
+    "DataLoader": "Your own training loop",
+}
+# Links that one follows from the front page, and the titles of the pages they lead to.
+WALK = {
+    "How to": "How to",
+    "Inexact counts": "Noisy, rounded and hidden counts",
+    "privacy budget": "Privacy",
+    "Understand": "Understand",
+    "The likelihood of counts": "The likelihood of counts",
+    "Gallery": "Gallery",
+    "Votes by state": "Votes by state",
+    "Reference": "Reference",
+    "Losses": "Losses",
+}
 
 
 @pytest.mark.slow
@@ -185,7 +238,12 @@ def test_pages_open_in_a_browser_are_found_and_fit_its_width(
 ) -> None:
     """The pages are opened in a frame of the width of a screen."""
     tour = site / f"tour-{width}.html"
-    script = SCRIPT.replace("PAGES", json.dumps(PAGES)).replace("PAUSE", "400")
+    script = (
+        SCRIPT.replace("PAGES", json.dumps(PAGES))
+        .replace("SEARCHES", json.dumps([*SEARCHES]))
+        .replace("WALK", json.dumps([*WALK]))
+        .replace("PAUSE", "400")
+    )
     frame = f'<iframe width="{width}" height="{height}" style="border:0"></iframe>'
     tour.write_text(f"<!doctype html><body>{frame}{script}", encoding="utf-8")
     assert CHROMIUM is not None
@@ -199,7 +257,7 @@ def test_pages_open_in_a_browser_are_found_and_fit_its_width(
             "--disable-background-networking",
             "--allow-file-access-from-files",
             f"--user-data-dir={tmp_path / 'profile'}",
-            "--virtual-time-budget=60000",
+            "--virtual-time-budget=120000",
             "--dump-dom",
             tour.as_uri(),
         ],
@@ -217,4 +275,7 @@ def test_pages_open_in_a_browser_are_found_and_fit_its_width(
         assert facts[page]["beyond"] <= 1, f"{page} is wider than the screen"
     for section in ("Start", "How to", "Understand", "Reference", "Gallery", "About"):
         assert section in facts["sections"]
-    assert any("bag_posterior" in result for result in facts["results"])
+    for words, title in SEARCHES.items():
+        assert any(title in result for result in facts["searches"][words]), words
+    for step, title in zip(facts["walk"], WALK.values(), strict=True):
+        assert step.startswith(title), facts["walk"]

@@ -126,3 +126,11 @@ def test_a_linear_model_is_used_without_what_only_fits_need(
     done = run(program)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "imported: []"
+
+
+@pytest.mark.slow
+def test_losses_are_imported_without_the_compiler_of_pytorch() -> None:
+    program = LIGHT.format(heavy={"torch._dynamo", "sympy", "sklearn", "pandas"})
+    done = run(program + "import bagwise; bagwise.cc_loss")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "imported: []"

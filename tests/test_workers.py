@@ -29,7 +29,10 @@ from bagwise.paper.run import read_result
 from bagwise.training import Callback, DivergedError, JsonLines
 from bagwise.training.distributed import Together, WorkerError
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning"),  # of a compiler
+]
 
 WORKERS = 2
 
@@ -102,6 +105,13 @@ def run(name: str) -> dict[str, Any]:
         options |= {"batch_bags": 3, "optimizer": "sgd"}
     elif name == "single instances":  # fewer than workers in a batch
         options |= {"batch_instances": 1}
+    elif name == "accumulated":  # some batches have fewer instances than there are workers
+        options |= {"batch_instances": 4, "accumulate_batches": 3, "clip": 0.1}
+    elif name in MIXED:
+        model = network(normalized=True)
+        options |= {"batch_bags": 3, "optimizer": "sgd", "precision": name, "average": 0.9}
+    elif name == "compiled":
+        options |= {"compile": True}
     elif name == "large bags":  # trained in parts
         data, validation = ragged(sizes=[40, 3, 30, 5]), ragged(sizes=[7], labels=True)
     elif name in ("weighted", "joint cc", "joint rc"):
@@ -122,7 +132,9 @@ RUNS = (
     *METHODS,
     *("normalized", "single instances", "large bags", "dataset"),
     *("weighted", "joint cc", "joint rc"),
+    *("accumulated", "compiled"),
 )
+MIXED = ("bf16", "fp16")
 
 
 def fitted(random_state: int | None) -> dict[str, Any]:
@@ -147,15 +159,17 @@ class Broken(Callback):
 def failures(rank: int) -> list[str]:
     """What is said where workers cannot go on: an error on every one of them."""
     said = []
-    options = TrainingOptions(epochs=1)
-    for method, data, callbacks in (
-        (Diverging(), ragged(), []),
-        ("cc", ragged(sizes=[3] * (3 + rank)), []),
-        ("cc", ragged(), [Broken()]),
+    plain, compiled = TrainingOptions(epochs=1), TrainingOptions(epochs=1, compile=True)
+    for method, data, callbacks, options in (
+        (Diverging(), ragged(), [], plain),
+        ("cc", ragged(sizes=[3] * (3 + rank)), [], plain),
+        ("cc", ragged(), [Broken()], plain),
+        ("cc", ragged(), [], compiled),
     ):
         try:
-            train(network(), data, method, options, callbacks=callbacks, progress=False)
-        except (DivergedError, WorkerError, OSError) as error:
+            model = network(normalized=options is compiled)
+            train(model, data, method, options, callbacks=callbacks, progress=False)
+        except (DivergedError, WorkerError, OSError, ValueError) as error:
             said.append(f"{type(error).__name__}: {error}")
     return said
 
@@ -175,7 +189,7 @@ def worker(rank: int, folder: str) -> None:
     place = Path(folder)
     sampler = BagBatchSampler(ragged().bags, 12, seed=4)  # before there is a process group
     dist.init_process_group("gloo", f"file://{place}/meet", rank=rank, world_size=WORKERS)
-    found: dict[str, Any] = {name: run(name) for name in RUNS}
+    found: dict[str, Any] = {name: run(name) for name in (*RUNS, *MIXED)}
     found["fitted"] = fitted(0)
     found["by chance"] = fitted(None)
     found["failures"] = failures(rank)
@@ -240,9 +254,18 @@ def test_workers_find_what_one_process_finds(name: str, found: Any) -> None:
         assert_close(one[name], expected)
 
 
+@pytest.mark.parametrize("name", MIXED)
+def test_workers_find_nearly_the_same_in_half_precision(name: str, found: Any) -> None:
+    """Weights' gradients are sums in half precision, which are rounded before they are added."""
+    expected = run(name)
+    for one in found[1]:
+        for row, other in zip(one[name]["history"], expected["history"], strict=True):
+            assert row == pytest.approx(other, rel=0.01, abs=0.01)
+
+
 def test_all_workers_end_with_the_same_weights_to_the_last_digit(found: Any) -> None:
     first, second = found[1]
-    for name in RUNS:
+    for name in (*RUNS, *MIXED):
         for tensor, other in zip(
             first[name]["tensors"].values(), second[name]["tensors"].values(), strict=True
         ):
@@ -266,6 +289,8 @@ def test_errors_are_errors_of_all_workers(found: Any) -> None:
     assert "(12, 4)" in first[1]
     assert first[2] == "OSError: the disk is full"
     assert second[2].startswith("WorkerError: the first worker failed")
+    assert first[3] == second[3]
+    assert "batch normalization, which cannot be compiled for several workers" in first[3]
 
 
 def test_the_first_worker_alone_writes_and_all_go_on_from_its_checkpoint(found: Any) -> None:

@@ -2,8 +2,8 @@
 Contraception by district
 =========================
 
-Which women in Bangladesh used contraception in 1988? Each of 60 districts counted its users, and
-districts differ for reasons that no woman's data show.
+Which women in Bangladesh used contraception in 1988? Each of 60 districts counted its users.
+Districts also differ for reasons that the women's data do not show.
 """
 
 import matplotlib.pyplot as plt
@@ -22,7 +22,7 @@ women["urban"] = women["urban"].map({"Y": "town", "N": "country"})
 
 # %%
 # The answers become 60 pairs of counts. ``bag_effects=True`` gives each district an intercept of
-# its own, which takes up what its women's data do not explain.
+# its own, which takes up what the women's data do not explain.
 
 counts = women.groupby("district")["use"].value_counts()
 rows = women.drop(columns="use")
@@ -43,12 +43,12 @@ truth = {
 }
 
 # %%
-# The picture: shares of users in groups of women that nobody counted.
+# The picture shows shares of users in groups that nobody counted.
 
 figure, axes = plt.subplots(figsize=(8, 4.6))
 figure.set_label(
     "Estimated shares of women who use contraception by town and number of children, with "
-    "intervals of two models and the true shares. With bag effects all intervals hold the truth."
+    "intervals of two models and the true shares. With bag effects all intervals contain the truth."
 )
 groups = sorted(truth, key=truth.get)
 for name, color, shift in (("plain", "#6b7680", -0.14), ("with bag effects", "#0072b2", 0.14)):
@@ -78,14 +78,15 @@ axes.annotate(
 axes.set_xlim(0, 1)
 axes.set_ylim(-0.5, len(groups) - 0.3)
 axes.xaxis.set_major_formatter("{x:.0%}")
-axes.set_title("Who used contraception, told by 60 counts")
+axes.set_title("Women who used contraception, estimated from 60 counts")
 plt.show()
 
 # %%
-# What one learns: the model with bag effects says how much districts differ, and whether the
-# counts support it at all. Here they hardly do, and the summary says so.
+# The summary says how much districts differ, and whether the model is worth anything on districts
+# that it has not seen.
 
 print(with_effects.summary())
 
 # %%
-# :doc:`From a table to predictions </tables>` explains bag effects and the verdict of a fit.
+# :doc:`Bags that differ </how_to/bags_that_differ>` explains bag effects, and
+# :doc:`How fit chooses a model </understand/fitting>` the verdict.

@@ -34,7 +34,7 @@ for _epoch in range(15):
         optimizer.step()
 
 # %%
-# The picture: the 16 digits of a bag, what the model says of each, and the bag's counts.
+# The picture shows the 16 digits of a bag, the label that each gets, and the bag's counts.
 
 model.eval()
 rows = train_bags[2]
@@ -50,15 +50,16 @@ for axis, row, digit in zip(axes.flat, rows, told, strict=True):
     axis.set_title(f"{digit}", loc="center", pad=4, color="#0072b2" if right else "#d55e00")
     axis.set_axis_off()
 counts = ", ".join(f"{n} of {digit}" for digit, n in enumerate(bag.counts[0]) if n)
-figure.suptitle(f"Known of these digits: {counts}", x=0.02, ha="left", fontsize=11)
+figure.suptitle(f"What was known: {counts}", x=0.02, ha="left", fontsize=11)
 plt.show()
 
 # %%
-# What one learns: new digits are told without a single label.
+# The model has not seen a single label. How well does it recognize new digits?
 
 with torch.no_grad():
     right = (model(inputs[test]).argmax(1) == labels[test]).float().mean()
 print(f"test accuracy: {right:.1%}")
 
 # %%
-# :doc:`Losses in your loop </pytorch>` has batches, several workers and ``torch.compile``.
+# :doc:`Your own training loop </how_to/own_loop>` has the rules, and
+# :doc:`In a PyTorch loop </pytorch>` batches, several workers and ``torch.compile``.

@@ -27,7 +27,7 @@ found = bagwise.ecological_table(groups, votes, unit="state")
 print(found)
 
 # %%
-# The picture: the estimated shares and the truth, which the survey knows.
+# The picture shows estimated shares and the truth, which the survey knows.
 
 truth = pd.crosstab(people["party"], people["vote"], normalize="index")["Trump"]
 names = list(truth.sort_values().index)
@@ -61,11 +61,11 @@ axes.annotate(
 axes.set_ylim(-0.5, 2.6)
 axes.set_xlim(0, 1)
 axes.xaxis.set_major_formatter("{x:.0%}")
-axes.set_title("Who voted for Trump, told by two counts a state")
+axes.set_title("Share of Trump voters, from two tables of counts")
 plt.show()
 
 # %%
-# What one learns, beside the shares: a table for every state that has exactly its counts.
+# There is also a table for every state, with exactly its counts.
 
 states = found.units[found.units["unit"].isin(["California", "Texas"])]
 true_states = pd.crosstab([people["state"], people["party"]], people["vote"])

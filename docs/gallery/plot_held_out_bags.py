@@ -45,7 +45,7 @@ figure.set_label(
 best = int(np.argmax(scores))
 for axis, values, color, title in (
     (top, scores, "#0072b2", "Held-out counts: log-likelihood per row, without any label"),
-    (bottom, accuracy, "#d55e00", "New digits told right, which needs labels"),
+    (bottom, accuracy, "#d55e00", "New digits classified correctly, which needs labels"),
 ):
     axis.plot(ridges, values, "o-", color=color, markersize=5)
     axis.plot(ridges[best], values[best], "o", color=color, markersize=13, markerfacecolor="none")
@@ -68,10 +68,11 @@ bottom.set_xlabel("strength of the penalty (ridge)")
 plt.show()
 
 # %%
-# What one learns: the choice without labels, beside the best one.
+# The choice without labels, beside the best one:
 
 print(f"chosen ridge {ridges[best]:g}: {accuracy[best]:.1%} of new digits")
 print(f"best of all: {max(accuracy):.1%}")
 
 # %%
-# :doc:`The estimator </estimator>` explains cross-validation over bags.
+# :doc:`Arrays and scikit-learn </estimator>` explains cross-validation over bags, and
+# :doc:`How fit chooses a model </understand/fitting>` what ``fit`` does with held-out bags.

@@ -2,7 +2,7 @@
 Hidden cells
 ============
 
-Does a small reward make people fetch the result of their HIV test? Each of 119 villages in Malawi
+Does a small reward make people pick up the result of their HIV test? Each of 119 villages in Malawi
 counted, and every count below 5 is hidden, as statistics offices do.
 """
 
@@ -87,10 +87,10 @@ axes.annotate(
 axes.set_yticks(range(len(order)), [columns[column] for column in order])
 axes.set_ylim(-0.5, len(order) - 0.3)
 axes.set_xlim(-2.2, 3.6)
-axes.set_xlabel("change of the log-odds of fetching the result per standard deviation")
-axes.set_title("Who fetches the result of a test")
+axes.set_xlabel("change of the log-odds of picking up the result, per standard deviation")
+axes.set_title("Who picks up the result of a test")
 plt.show()
 
 # %%
-# What one learns: the effect of the reward can be read from villages that publish hardly a number.
-# :doc:`Counts that are not exact </inexact>` has more that may be known of counts.
+# Villages with hidden cells make the interval of the reward shorter.
+# :doc:`Noisy, rounded and hidden counts </how_to/inexact_counts>` has more kinds of counts.

@@ -52,14 +52,14 @@ axes.set_ylim(0.69, 0.93)
 axes.minorticks_off()
 axes.yaxis.set_major_formatter("{x:.0%}")
 axes.set_xlabel("images in a bag")
-axes.set_title("Test images told right")
+axes.set_title("Test images classified correctly")
 plt.show()
 
 # %%
-# What one learns: accuracy in percent, by bag size.
+# Accuracy in percent, by bag size:
 
 print((100 * mean.unstack(0)[["cc", "dllp"]].dropna()).round(1).to_string())
 
 # %%
-# :doc:`The whole experiment </about/results/encoder/index>` has its protocol and published
-# figures.
+# :doc:`Images </how_to/images>` shows how to do this with your images, and
+# :doc:`the whole experiment </about/results/encoder/index>` its protocol.

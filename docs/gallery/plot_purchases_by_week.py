@@ -3,8 +3,8 @@ Purchases by store and week
 ===========================
 
 What makes customers choose one orange juice over another: price, discount or habit? Five stores
-know how many bottles of each brand they sold in four weeks, and which customers came, but not who
-bought what.
+know how often each brand was bought in four weeks, and which customers came, but not who bought
+what.
 """
 
 import matplotlib.pyplot as plt
@@ -83,7 +83,7 @@ axes.set_title("Habit decides, then prices")
 plt.show()
 
 # %%
-# What one learns: single customers can be told apart although nobody counted them one by one.
+# Single customers can be predicted although nobody counted them one by one.
 
 print("from counts:   ", model.evaluate(sales, target="brand"))
 print(f"from purchases: accuracy {labeled.score(X, sales['brand']):.2%}")
@@ -95,4 +95,4 @@ labels = model.label(sales, counts)
 print(f"labels with the stores' counts: {(labels['label'] == sales['brand']).mean():.1%} are right")
 
 # %%
-# :doc:`From a table to predictions </tables>` has all that a model of a table can do.
+# :doc:`From a table to predictions </tables>` has everything that a model of a table can do.

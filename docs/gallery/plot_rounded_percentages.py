@@ -81,18 +81,18 @@ axes.annotate(
 axes.set_yticks(range(len(order)), names)
 axes.set_ylim(-0.5, len(order) - 0.3)
 axes.set_xlabel("change of the log-odds of fighting per standard deviation")
-axes.set_title("Who fights, told by rounded shares of 568 schools")
+axes.set_title("Who fights, from rounded shares of 568 schools")
 plt.show()
 
 # %%
-# What one learns: rounding to tens costs little, as long as the model knows of it. How far the
-# effects are from those of the pupils' own answers:
+# Rounding to tens costs little if the model knows of it. How far are the effects from those of the
+# pupils' own answers?
 
 for name, effects in (("rounded shares", as_rounded), ("exact counts", from_counts)):
     part = effects.set_index("column")
     error = sum(abs(part["effect"][column] - truth[column]) for column in columns) / len(columns)
     inside = sum(part["low"][c] <= truth[c] <= part["high"][c] for c in columns)
-    print(f"{name}: mean error {error:.2f}, {inside} of {len(columns)} intervals hold the truth")
+    print(f"{name}: mean error {error:.2f}, {inside} of {len(columns)} intervals contain the truth")
 
 # %%
-# :doc:`Counts that are not exact </inexact>` says what else may be known of counts.
+# :doc:`Noisy, rounded and hidden counts </how_to/inexact_counts>` has more kinds of counts.

@@ -2,8 +2,8 @@
 Text embeddings
 ===============
 
-Which telephone was a tweet written on? Of a candidate's tweets only counts by day, week or hour are
-known, and a frozen sentence encoder turns each text into 384 numbers.
+Which phone was a tweet written on? Only counts of a candidate's tweets by day, week or hour are
+known. A frozen sentence encoder turns each text into 384 numbers.
 
 The encoder needs a large package, so this page shows stored results: ``results/text/runs.csv``, ten
 random splits, written by ``benchmarks/text_encoder.py``.
@@ -73,14 +73,14 @@ axes.set_ylim(-0.9, 4.7)
 axes.set_xlim(0.75, 0.95)
 axes.set_xticks([0.75, 0.8, 0.85, 0.9, 0.95])
 axes.xaxis.set_major_formatter("{x:.0%}")
-axes.set_title("Tweets whose telephone is told right, counted by")
+axes.set_title("Tweets whose phone is predicted correctly")
 plt.show()
 
 # %%
-# What one learns: 24 counts nearly suffice, and two groupings of the same tweets are better than
-# either.
+# 24 counts nearly suffice, and two groupings of the same tweets are better than either.
 
 print((100 * mean).round(1))
 
 # %%
-# :doc:`The whole experiment </about/results/text/index>` says how to run it again.
+# :doc:`Text </how_to/text>` shows how to do this with your texts, and
+# :doc:`the whole experiment </about/results/text/index>` how to run this one again.

@@ -2,8 +2,8 @@
 Two groupings
 =============
 
-Customers are counted twice: by store and weeks, and by how loyal they are, as a customer card
-tells. What do both tables together tell of a single customer?
+Customers are counted twice: by store and weeks, and by loyalty, which a customer card records. What
+do both tables together say about a single customer?
 """
 
 import matplotlib.pyplot as plt
@@ -40,8 +40,8 @@ for names in (["store_and_time"], ["loyalty"], ["store_and_time", "loyalty"]):
 
 figure, axes = plt.subplots(figsize=(8, 2.9))
 figure.set_label(
-    "Share of customers whose brand is told right: by store and weeks, by loyalty, and by both, "
-    "which is best."
+    "Share of customers whose brand is labeled correctly: by store and weeks, by loyalty, and by "
+    "both, which is best."
 )
 bars = axes.barh(
     list(results), list(results.values()), height=0.55, color=["#9aa5b1", "#9aa5b1", "#0072b2"]
@@ -60,16 +60,16 @@ axes.annotate(
 axes.set_xlim(0, 1)
 axes.set_ylim(-0.9, 2.5)
 axes.xaxis.set_major_formatter("{x:.0%}")
-axes.set_title("Customers whose brand is told right, counted by")
+axes.set_title("Customers whose brand is labeled correctly")
 plt.show()
 
 # %%
-# What one learns is also what a publisher gives away: two tables say more of single people than
+# What you learn is also what a publisher gives away: two tables say more about single people than
 # one.
 
 for title, right in results.items():
     print(f"{title:30} {right:.1%}")
 
 # %%
-# :doc:`Several groupings </groupings>` explains the joint posterior, :doc:`privacy </privacy>`
-# how to measure what tables give away.
+# :doc:`Rows that are counted in several ways </how_to/several_groupings>` has the rules, and
+# :doc:`Privacy </privacy>` measures what tables give away.

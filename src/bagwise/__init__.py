@@ -174,6 +174,8 @@ def __getattr__(name: str) -> Any:
         if name in names:
             if room in _OF_TORCH:
                 require("torch", "torch")
+            if room == "logistic":
+                require("sklearn", "sklearn")
             value = getattr(import_module(f"bagwise.{room}"), name)
             globals()[name] = value
             return value

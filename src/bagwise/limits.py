@@ -34,7 +34,7 @@ class Limits:
         dense_piece_bytes: bytes of sparse rows that are made dense at a time for prediction.
         step_bytes: memory that a training step may keep for its backward pass: what 256 images of
             32 x 32 take in `convnet`.
-        observed_steps: elementary steps up to which the likelihood is differentiated twice for
+        observed_steps: elementary steps of the observed information up to which it is used for
             intervals,
         evidence_steps: and for each prior that is tried.
         proof_states: states that may be spent on bags whose posterior is to be proved.

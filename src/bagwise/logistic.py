@@ -41,6 +41,7 @@ from bagwise.likelihood.choose_linear import ChosenLinear, choose_linear
 from bagwise.likelihood.evidence import MOST_AVERAGED
 from bagwise.likelihood.linear_predictions import mean_log_probs
 from bagwise.posterior import bag_posterior, log_likelihoods, most_probable_labeling
+from bagwise.posterior.auto import AUTO_STATES
 
 _PARAMETERS = {
     "ridge": or_else(number(0), '"auto"', lambda value: isinstance(value, str) and value == "auto"),
@@ -332,12 +333,13 @@ class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[mis
         if are_groupings(bags, proportions):
             groupings, _ = grouping_targets(bags, proportions, self.classes_, labels_are)
             log_p = log_softmax(self._logits(self._rows(X)), axis=-1)
-            found = bag_posterior(log_p, groupings, joint=self.joint)
+            found = bag_posterior(log_p, groupings, joint=self.joint, max_states=AUTO_STATES)
             return found.weights, self.classes_[found.weights.argmax(axis=-1)]
         rows, targets = self._matched(X, bags, proportions, labels_are)
         log_probs = log_softmax(self._logits(rows)[targets.order], axis=-1)
         posterior = np.empty(log_probs.shape)
-        posterior[targets.order] = bag_posterior(log_probs, targets.bags).weights
+        given_counts = bag_posterior(log_probs, targets.bags, max_states=AUTO_STATES)
+        posterior[targets.order] = given_counts.weights
         labels = np.empty(len(log_probs), dtype=self.classes_.dtype)
         labels[targets.order] = self.classes_[most_probable_labeling(log_probs, targets.bags)]
         return posterior, labels

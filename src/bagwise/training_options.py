@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from bagwise.training.optimizers import OptimizerFactory, ScheduleFactory
 
 Selection = Literal["bag_loss", "accuracy", "last"]
+Precision = Literal["full", "bf16", "fp16"]
 
 OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 """Names, and the classes of `torch.optim` that they stand for."""
@@ -135,7 +136,20 @@ class TrainingOptions:
             shifts, turns and scales images a little, "weak_flip" mirrors half of them besides (and
             there are "strong" and "strong_flip"), or a function, see `bagwise.augmentations`. A
             function has a name, by which a checkpoint knows it; it is not itself saved.
+        precision: "full", or mixed: with "bf16" or "fp16" matrix products and convolutions of a
+            training step have half precision (`torch.autocast`); weights, losses and evaluation
+            have full. Gradients of "fp16" are scaled (`torch.amp.GradScaler`): a step whose
+            gradients are too large is left out and the scale lowered.
+        accumulate_batches: the gradients of this many batches make one step, as if they were one
+            batch, each instance counting the same. Batch normalization sees one batch at a time,
+            and so do methods that keep probabilities. The last step of an epoch has what is left.
+        compile: whether the model is compiled for training, by `torch.compile`, for batches of any
+            size. Evaluation, and the model that is returned, are not.
         workers: processes that fetch the instances of a `Dataset`; 0 fetches them here.
+
+    >>> from dataclasses import replace
+    >>> replace(TrainingOptions(epochs=5), lr=0.01).epochs
+    5
     """
 
     epochs: int = _option(30, whole(1), "Passes over the training bags.")
@@ -191,6 +205,16 @@ class TrainingOptions:
         of_classifier=False,
         later=True,
     )
+    precision: Precision = _option(
+        "full",
+        one_of("full", "bf16", "fp16"),
+        "full, or mixed with half precision: bf16, fp16.",
+        later=True,
+    )
+    accumulate_batches: int = _option(
+        1, whole(1), "Batches whose gradients make one step.", later=True
+    )
+    compile: bool = _option(False, flag, "Train with torch.compile.", later=True)
     workers: int = _option(0, whole(0, 2**15), of_classifier=False)
 
     def __post_init__(self) -> None:

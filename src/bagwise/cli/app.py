@@ -287,7 +287,8 @@ def user_errors(stopped: str | Callable[[], str] = "Stopped.") -> Iterator[None]
             warnings.simplefilter("always", UserWarning)
             yield
         for text in dict.fromkeys(worded(warning.message) for warning in noted):
-            output.note(text)
+            for line in text.split("\n"):  # one warning may have several notes
+                output.note(line)
     except Exception as error:
         users = isinstance(error, BagwiseError | OSError) and not is_lack_of_memory(error)
         if _debug or not users or isinstance(error, BrokenPipeError):  # `| head` ends quietly

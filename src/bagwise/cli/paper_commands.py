@@ -131,6 +131,11 @@ def train(
     drop_last: Annotated[
         bool, typer.Option("--drop-last", help=OPTIONS["drop_last"].help)
     ] = _PAPER.drop_last,
+    precision: Annotated[str, _setting("precision")] = _PAPER.precision,
+    accumulate_batches: Annotated[int, _setting("accumulate_batches")] = _PAPER.accumulate_batches,
+    compile: Annotated[
+        bool, typer.Option("--compile", help=OPTIONS["compile"].help)
+    ] = _PAPER.compile,
     optimizer_set: Annotated[list[str] | None, _setting("optimizer_options", _PAIR)] = None,
     schedule_set: Annotated[list[str] | None, _setting("schedule_options", _PAIR)] = None,
     ray: Ray = False,
@@ -178,6 +183,9 @@ def train(
             clip=clip,
             augment=augment,
             drop_last=drop_last,
+            precision=precision,  # type: ignore[arg-type]  # which checks it
+            accumulate_batches=accumulate_batches,
+            compile=compile,
             method_options=pairs_of(set_),
             optimizer_options=pairs_of(optimizer_set, "--optimizer-set"),
             schedule_options=pairs_of(schedule_set, "--schedule-set"),

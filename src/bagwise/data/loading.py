@@ -17,6 +17,7 @@ from bagwise.data.inputs import Inputs
 from bagwise.errors import InputError, InputTypeError
 
 _KNOWN = "counts"  # the name of what is known of a bag, where an item is a dictionary
+_BAGS = "bags"  # and of all of them in a batch
 
 
 class BagDataset(Dataset[Any]):
@@ -42,10 +43,10 @@ class BagDataset(Dataset[Any]):
     def __init__(self, inputs: Inputs | Mapping[str, Inputs], bags: Bags) -> None:
         if not isinstance(inputs, Mapping):
             BagData(inputs, bags)  # checks them
-        elif not inputs or _KNOWN in inputs:
+        elif not inputs or _KNOWN in inputs or _BAGS in inputs:
             raise InputError(
                 f"the inputs have the names {list(inputs)}; at least one is needed, and "
-                f"{_KNOWN!r} is that of the bags' counts."
+                f"{_KNOWN!r} and {_BAGS!r} are those of what is known of the bags."
             )
         else:
             for name, values in inputs.items():
@@ -101,7 +102,8 @@ def collate_bags(items: Sequence[Any]) -> Any:
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise InputTypeError(
                 f"an item of the dataset is a {type(item).__name__}; a pair is expected: the "
-                "instances of a bag (K, ...) and its label counts (C,)."
+                "instances of a bag (K, ...) and its label counts (C,). BagDataset(inputs, bags) "
+                "has such items."
             )
         if isinstance(item[0], Mapping):
             raise InputTypeError(
@@ -124,7 +126,8 @@ def _collate_named(items: Sequence[Any]) -> dict[str, Any]:
     if _KNOWN not in names or len(names) == 1:
         raise InputError(
             f"an item of the dataset has the names {names}; instances are expected, and the label "
-            f"counts (C,) of the bag as {_KNOWN!r}."
+            f"counts (C,) of the bag as {_KNOWN!r}. (Hugging Face's Trainer drops them, unless "
+            "it is given remove_unused_columns=False.)"
         )
     found: dict[str, Any] = {}
     sizes: list[int] = []
@@ -138,7 +141,7 @@ def _collate_named(items: Sequence[Any]) -> dict[str, Any]:
                 " give all of every instance."
             )
         sizes = of_name
-    return {**found, "bags": _bags_of([item[_KNOWN] for item in items], sizes)}
+    return {**found, _BAGS: _bags_of([item[_KNOWN] for item in items], sizes)}
 
 
 def _joined(values: Sequence[Any], what: str) -> tuple[torch.Tensor, list[int]]:

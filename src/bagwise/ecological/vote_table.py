@@ -35,6 +35,13 @@ class EcologicalTable:
         tau: standard deviation by which the logits of all groups of a unit differ together.
         counts: what was given.
         shares: `table`, `low` and `high` as arrays.
+
+    >>> import numpy as np
+    >>> groups = np.array([[90, 10], [10, 90], [50, 50], [70, 30]])
+    >>> found = ecological_table(groups, votes=np.array([[82, 18], [18, 82], [50, 50], [66, 34]]))
+    >>> found.table.round(1), bool(np.allclose(found.units.sum(axis=2), groups))
+    (array([[0.9, 0.1],
+           [0.1, 0.9]]), True)
     """
 
     table: Any

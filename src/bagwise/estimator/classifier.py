@@ -38,6 +38,7 @@ from bagwise.training import Callback, train
 from bagwise.training.devices import DEVICE
 from bagwise.training.optimizers import OptimizerFactory, ScheduleFactory
 from bagwise.training.threads import threads_for
+from bagwise.training_options import Precision
 
 # What TrainingOptions does not check; method, model and engine have messages of their own.
 _PARAMETERS = {
@@ -64,7 +65,7 @@ class LLPClassifier(Predictions):
     is chosen on held-out bags, and there are no rate, no epochs and no chance.
     (`BagLogisticRegression` and `bagwise.fit` average over it, which is better with few bags.) It
     is trained step by step like all other models if any of the parameters from `epochs`
-    to `augment` is given, if `fit` is given a validation set (`fit_bags` also a checkpoint or
+    to `compile` is given, if `fit` is given a validation set (`fit_bags` also a checkpoint or
     callbacks), or if the rows are not in memory or have over 20 million numbers.
 
     None stands for a value that `bagwise.estimator.defaults` chooses, and says why.
@@ -77,6 +78,7 @@ class LLPClassifier(Predictions):
         epochs, lr, weight_decay, batch_instances, batch_bags, schedule, average, patience: how to
             train step by step; `bagwise.TrainingOptions` explains each.
         optimizer, optimizer_options, schedule_options, augment: likewise.
+        precision, accumulate_batches, compile: likewise.
         validation_fraction: share of the bags held out to choose the best epoch and a temperature
             by their likelihood; 0 keeps the last epoch and the temperature 1. "auto" is a tenth
             from 50 bags on and 0 below, where the bags are missed in training and are too few to
@@ -146,6 +148,9 @@ class LLPClassifier(Predictions):
         optimizer_options: Mapping[str, Any] | None = None,
         schedule_options: Mapping[str, Any] | None = None,
         augment: str | Augment | None = None,
+        precision: Precision | None = None,
+        accumulate_batches: int | None = None,
+        compile: bool | None = None,
         standardize: bool = True,
         device: str = "cpu",
         random_state: int | np.random.RandomState | None = None,
@@ -169,6 +174,9 @@ class LLPClassifier(Predictions):
         self.optimizer_options = optimizer_options
         self.schedule_options = schedule_options
         self.augment = augment
+        self.precision = precision
+        self.accumulate_batches = accumulate_batches
+        self.compile = compile
         self.standardize = standardize
         self.device = device
         self.random_state = random_state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 
 import numpy as np
 
@@ -63,9 +64,9 @@ def _information_rows(
     d = X1.shape[1]
     q = np.empty(D)
     T = np.empty((D, D))
+    slope = np.empty((D, D, d))
     for bag in index:
-        out = rows[bag - begin].reshape(D, d, D)
-        out[:] = 0.0
+        slope[:] = 0.0
         V = np.zeros((D, D))
         for k in range(offsets[bag], offsets[bag + 1]):
             p = probabilities[k]
@@ -82,10 +83,8 @@ def _information_rows(
             for e in range(D):
                 for f in range(D):
                     V[e, f] += T[e, f]
-                for j in range(d):
-                    for f in range(D):
-                        out[e, j, f] += T[e, f] * X1[k, j]
-        _whiten(_with_effect(V, tau), out)
+                    add_times(slope[e, f], T[e, f], X1[k])
+        whitened(_with_effect(V, tau), slope, rows[bag - begin])
 
 
 @inline
@@ -101,17 +100,61 @@ def _with_effect(V: FloatArray, tau: float) -> FloatArray:
 
 
 @inline
-def _whiten(covariance: FloatArray, out: FloatArray) -> None:
-    """out := L^-1 out for covariance = L L'."""
+def add_times(total: FloatArray, factor: float, x: FloatArray) -> None:
+    """Add a multiple of a row."""
+    for j in range(len(x)):
+        total[j] += factor * x[j]
+
+
+@inline
+def whitened(covariance: FloatArray, slope: FloatArray, rows: FloatArray) -> None:
+    """rows := L^-1 slope for covariance = L L', of slopes (Q, D, d) with d and D in turn."""
     cholesky(covariance)
-    D, d, _ = out.shape
-    for e in range(D):
-        for j in range(d):
-            for f in range(D):
-                total = out[e, j, f]
-                for g in range(e):
-                    total -= covariance[e, g] * out[g, j, f]
-                out[e, j, f] = total / covariance[e, e]
+    Q, D, d = slope.shape
+    for e in range(Q):
+        for f in range(D):
+            for g in range(e):
+                add_times(slope[e, f], -covariance[e, g], slope[g, f])
+            scale = 1.0 / covariance[e, e]
+            for j in range(d):
+                slope[e, f, j] *= scale
+                rows[e, j * D + f] = slope[e, f, j]
+
+
+class Curvature:
+    """A'A of information rows A where it is small, else its diagonal; A itself, if it has few rows.
+
+    Those of some bags and of others can be added.
+
+    Args:
+        n_rows: of all bags together, D for each bag.
+        penalty: (P,), all above zero.
+    """
+
+    def __init__(self, n_rows: int, penalty: FloatArray) -> None:
+        P = len(penalty)
+        self.root = 1.0 / np.sqrt(penalty)
+        self.few_rows = n_rows < P
+        self.full = min(n_rows, P) <= _LARGEST
+        self.gram = np.zeros((P, P)) if self.full and not self.few_rows else np.zeros(P)
+        self.kept: list[FloatArray] = []
+
+    def with_rows(self, information: Iterable[FloatArray]) -> Curvature:
+        """Take rows of A into account, (bags, D, P) for some bags at a time."""
+        for rows in information:
+            A = rows.reshape(-1, len(self.root)) * self.root
+            if not self.full:
+                self.gram += (A**2).sum(axis=0)
+            elif self.few_rows:
+                self.kept.append(A)
+            else:
+                self.gram += A.T @ A
+        return self
+
+    def __add__(self, other: Curvature) -> Curvature:
+        both = copy(self)
+        both.gram, both.kept = self.gram + other.gram, self.kept + other.kept
+        return both
 
 
 class Scale:
@@ -122,41 +165,23 @@ class Scale:
     with D = diag(penalty), V the eigenvectors of D^-1/2 A'A D^-1/2, s their values and r = (1 + s)
     ^-1/2 - 1. A step of length one in phi is one standard error of a parameter. Where neither A's
     rows nor its columns are few, only the diagonal of A'A is used.
-
-    Args:
-        information: rows of A, (bags, D, P) for some bags at a time.
-        n_rows: how many there are, of D for each bag.
-        penalty: (P,), all above zero.
     """
 
-    def __init__(self, information: Iterable[FloatArray], n_rows: int, penalty: FloatArray) -> None:
-        P = len(penalty)
-        self.root = 1.0 / np.sqrt(penalty)
-        self.vectors = np.zeros((P, 0))
+    def __init__(self, curvature: Curvature) -> None:
+        self.root = curvature.root
+        self.vectors = np.zeros((len(self.root), 0))
         self.factors = np.zeros(0)
-        few_rows = n_rows < P
-        full = min(n_rows, P) <= _LARGEST
-        gram = np.zeros((P, P)) if full and not few_rows else np.zeros(P)
-        kept = []
-        for rows in information:
-            A = rows.reshape(-1, P) * self.root
-            if not full:
-                gram += (A**2).sum(axis=0)
-            elif few_rows:
-                kept.append(A)
-            else:
-                gram += A.T @ A
-        if not full:
-            self.root /= np.sqrt(1.0 + gram)
+        if not curvature.full:
+            self.root = self.root / np.sqrt(1.0 + curvature.gram)
             return
-        if few_rows:
-            A = np.concatenate(kept)
+        if curvature.few_rows:
+            A = np.concatenate(curvature.kept)
             values, left = np.linalg.eigh(A @ A.T)
             used = values > 1e-9 * values[-1]
             values = values[used]
             self.vectors = (A.T @ left[:, used]) / np.sqrt(values)
         else:
-            values, self.vectors = np.linalg.eigh(gram)
+            values, self.vectors = np.linalg.eigh(curvature.gram)
         self.factors = 1.0 / np.sqrt(1.0 + np.maximum(values, 0.0)) - 1.0
 
     def apply(self, phi: FloatArray) -> FloatArray:

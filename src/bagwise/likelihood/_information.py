@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bagwise.bags import FloatArray, IntArray
+from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood._curvature import information_rows
 from bagwise.likelihood._quadratic import MOST_CLASSES, quadratic_rows
 from bagwise.likelihood.objective import BagLikelihood, Evaluation
+from bagwise.posterior._kernels import kernel, over_bags
 from bagwise.posterior.auto import AUTO_STATES, fill_auto
 
 _STEP = 3e-3  # of logits, in differences of expected counts
@@ -35,13 +36,7 @@ def leveraged_scores(
 
     For a bag's information A'A it is g + A' (1 - A H^-1 A')^-1 A H^-1 g.
     """
-    bags, D = likelihood.bags, likelihood.basis.shape[1]
-    residuals = found.residuals @ likelihood.basis
-    parts = [
-        np.add.reduceat(likelihood.X1 * residuals[:, e, None], bags.offsets[:-1], axis=0)
-        for e in range(D)
-    ]
-    scores: FloatArray = np.stack(parts, axis=-1).reshape(len(bags), -1)
+    scores = bag_scores(likelihood.X1, found.residuals @ likelihood.basis, likelihood.bags)
     for part, A in bag_information(likelihood, theta, found, tau):
         AH = A @ inverse
         leverage = AH @ A.transpose(0, 2, 1)
@@ -51,6 +46,29 @@ def leveraged_scores(
         turned = (vectors.transpose(0, 2, 1) @ pull[:, :, None])[:, :, 0] * kept
         scores[part] += ((vectors @ turned[:, :, None]).transpose(0, 2, 1) @ A)[:, 0]
     return scores
+
+
+def bag_scores(h: FloatArray, residuals: FloatArray, bags: Bags) -> FloatArray:
+    """(B, d D) sums over the rows of each bag of h (N, d) times residuals (N, D), D in turn."""
+    scores = np.zeros((len(bags), h.shape[1] * residuals.shape[1]))
+
+    def run(index: IntArray) -> None:
+        _bag_scores(index, h, residuals, bags.offsets, scores)
+
+    over_bags(run, np.arange(len(bags)), bags.sizes * float(scores.shape[1]))
+    return scores
+
+
+@kernel
+def _bag_scores(
+    index: IntArray, h: FloatArray, residuals: FloatArray, offsets: IntArray, scores: FloatArray
+) -> None:
+    d, D = h.shape[1], residuals.shape[1]
+    for bag in index:
+        for k in range(offsets[bag], offsets[bag + 1]):
+            for j in range(d):
+                for e in range(D):
+                    scores[bag, j * D + e] += h[k, j] * residuals[k, e]
 
 
 def bag_information(

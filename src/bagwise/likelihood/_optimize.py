@@ -15,11 +15,11 @@ from threadpoolctl import ThreadpoolController
 from bagwise.bags import FloatArray
 
 if TYPE_CHECKING:
-    from bagwise.likelihood.in_pieces import LikelihoodInPieces
+    from bagwise.likelihood.in_pieces import SummedLikelihood
     from bagwise.likelihood.joint_fit import JointLikelihood
     from bagwise.likelihood.objective import BagLikelihood
 
-    Likelihood: TypeAlias = BagLikelihood | JointLikelihood | LikelihoodInPieces
+    Likelihood: TypeAlias = BagLikelihood | JointLikelihood | SummedLikelihood
 
 LOWEST_TAU, HIGHEST_TAU = 1e-3, 20.0  # of a fitted standard deviation of bag effects
 _ITERATIONS = 15  # after which coordinates are chosen anew
@@ -123,13 +123,14 @@ def solve(
     """The optimum next to theta (and tau, where it is fitted): (point, converged, message)."""
     with _threads_for(math.prod(problem.likelihood.shape)):
         likelihood = problem.likelihood
+        most = likelihood.evaluations + max_evaluations
         least_gain = 0.01 * tolerance**2
         if not likelihood.exact:
             least_gain, tolerance = max(least_gain, _ROUGH), max(tolerance, _ROUGH_SLOPE)
         point = problem.at(theta, tau)
         while True:
             coordinates = _Coordinates(problem, point, fits_tau)
-            left = max_evaluations - likelihood.evaluations
+            left = most - likelihood.evaluations
             if np.abs(coordinates.gradient(point)).max() <= tolerance:
                 return point, True, "converged"
             if left <= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags import FloatArray, IntArray
-from bagwise.likelihood._effects import cholesky
+from bagwise.likelihood._curvature import add_times, whitened
 from bagwise.posterior._kernels import inline, kernel, over_bags
 
 MOST_CLASSES = 4  # products of counts, and their covariances, are many where classes are
@@ -66,24 +66,23 @@ def _quadratic_rows(
             first[i], second[i] = e, g
             i += 1
     T, third = np.empty((D, D)), np.empty((Q, D))
+    slope, bend, unused = np.empty((D, D, d)), np.empty((Q, D, d)), np.empty((D, d * D))
     for place in index:
         bag = bags[place]
         V, kappa, spread = np.zeros((D, D)), np.zeros((Q, D)), np.zeros((Q, Q))
-        slope, bend = np.zeros((D, d * D)), np.zeros((Q, d * D))
+        slope[:], bend[:] = 0.0, 0.0
         for k in range(offsets[bag], offsets[bag + 1]):
             p = probabilities[k]
             _moments(p, basis, first, second, u, products, T, third)
             m = copies[k]
-            V += m * T
-            kappa += m * third
+            for f in range(D):
+                for e in range(D):
+                    V[e, f] += m * T[e, f]
+                    add_times(slope[e, f], m * T[e, f], X1[k])
+                for i in range(Q):
+                    kappa[i, f] += m * third[i, f]
+                    add_times(bend[i, f], m * third[i, f], X1[k])
             _add_fourth(p, m, products, T, first, second, spread)
-            for j in range(d):
-                x = m * X1[k, j]
-                for f in range(D):
-                    for e in range(D):
-                        slope[e, j * D + f] += T[e, f] * x
-                    for i in range(Q):
-                        bend[i, j * D + f] += third[i, f] * x
         for i in range(Q):
             for j in range(Q):
                 e, g, a, b = first[i], second[i], first[j], second[j]
@@ -91,18 +90,24 @@ def _quadratic_rows(
         # L^-1 kappa3' and L^-1 dm / d theta for V = L L'.
         for e in range(D):
             V[e, e] += 1e-12
-        cholesky(V)
-        turned = kappa.T.copy()
-        _solve(V, turned)
-        _solve(V, slope)
-        bend -= turned.T @ slope
-        spread -= turned.T @ turned
-        jitter = 1e-12 + 1e-9 * np.trace(spread)
+        whitened(V, slope, unused)
+        for i in range(Q):
+            for e in range(D):
+                for g in range(e):
+                    kappa[i, e] -= V[e, g] * kappa[i, g]
+                kappa[i, e] /= V[e, e]
+        jitter = 1e-12
+        for i in range(Q):
+            for f in range(D):
+                for e in range(D):
+                    add_times(bend[i, f], -kappa[i, e], slope[e, f])
+            for j in range(Q):
+                for e in range(D):
+                    spread[i, j] -= kappa[i, e] * kappa[j, e]
+            jitter += 1e-9 * spread[i, i]
         for i in range(Q):
             spread[i, i] += jitter
-        cholesky(spread)
-        _solve(spread, bend)
-        rows[place] = bend
+        whitened(spread, bend, rows[place])
 
 
 @inline
@@ -158,12 +163,3 @@ def _add_fourth(
             for c in range(C):
                 total += p[c] * products[c, i] * products[c, j]
             spread[i, j] += copies * total
-
-
-@inline
-def _solve(factor: FloatArray, rows: FloatArray) -> None:
-    """rows := L^-1 rows."""
-    for i in range(len(factor)):
-        for j in range(i):
-            rows[i] -= factor[i, j] * rows[j]
-        rows[i] /= factor[i, i]

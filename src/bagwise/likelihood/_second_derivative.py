@@ -7,11 +7,11 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
 from bagwise.bags import FloatArray
 from bagwise.likelihood._information import expected_information
+from bagwise.likelihood._observed import observed_information, observed_steps
 from bagwise.likelihood._optimize import Point, Problem
 from bagwise.likelihood.objective import BagLikelihood
-from bagwise.posterior import lattice_states
 
-_STEP = 1e-4  # of these differences, in standard errors
+_STEP = 1e-4  # of differences, in standard errors
 _INTERCEPT_SPREAD = 2.0
 _LEAST = 0.3  # least ratio of observed to expected information that is believed
 
@@ -30,10 +30,8 @@ def inverse_information(
 
 
 def can_be_observed(likelihood: BagLikelihood, n_parameters: int, most_steps: float) -> bool:
-    """Whether likelihoods are exact, and differences of the gradient take no more steps."""
-    bags = likelihood.bags
-    steps = n_parameters * (lattice_states(bags) * bags.n_classes).sum()
-    return bool(likelihood.exact and steps <= most_steps)
+    """Whether likelihoods are exact, and their second derivative takes no more steps."""
+    return likelihood.exact and observed_steps(likelihood.bags, n_parameters) <= most_steps
 
 
 def with_penalty(information: FloatArray, penalty: FloatArray) -> FloatArray:
@@ -62,21 +60,34 @@ def with_bounded_intercepts(inverse: FloatArray, n: int) -> FloatArray:
 
 
 def inverse_observed(problem: Problem, point: Point, expected: FloatArray) -> FloatArray:
-    """The inverse of the second derivative, by differences of the gradient.
+    """The inverse of the second derivative.
 
     Where it is much smaller than the expected information, or negative, as it can be by chance with
     few bags, a share of that takes its place.
     """
+    lower = cholesky(expected, lower=True)
+    half = solve_triangular(lower, _second_derivative(problem, point, expected), lower=True)
+    values, vectors = np.linalg.eigh(solve_triangular(lower, half.T, lower=True))
+    root = solve_triangular(lower, vectors, lower=True, trans="T")
+    inverse: FloatArray = (root / np.maximum(values, _LEAST)) @ root.T
+    return inverse
+
+
+def _second_derivative(problem: Problem, point: Point, expected: FloatArray) -> FloatArray:
+    """(P, P) of minus the penalized log-likelihood; with bag effects, over which it is integrated,
+    by differences of the gradient.
+    """
     theta, P = point.theta, point.theta.size
+    likelihood = problem.likelihood
+    if point.tau == 0 and isinstance(likelihood, BagLikelihood):
+        found: FloatArray = observed_information(likelihood, theta, point.found)
+        found[np.diag_indices(P)] += problem.penalty.ravel()
+        return found
     second = np.empty((P, P))
     for i, size in enumerate(_STEP / np.sqrt(np.diagonal(expected))):
         step = np.zeros(P)
         step[i] = size
         moved = problem.at(theta + step.reshape(theta.shape), point.tau).gradient
         second[i] = (moved - point.gradient).ravel() / size
-    lower = cholesky(expected, lower=True)
-    half = solve_triangular(lower, (second + second.T) / 2, lower=True)
-    values, vectors = np.linalg.eigh(solve_triangular(lower, half.T, lower=True))
-    root = solve_triangular(lower, vectors, lower=True, trans="T")
-    inverse: FloatArray = (root / np.maximum(values, _LEAST)) @ root.T
-    return inverse
+    both: FloatArray = (second + second.T) / 2
+    return both

@@ -8,7 +8,6 @@ bags differ by more than the model expects, each of them counts less.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import whole
 from bagwise.likelihood._information import expected_information, leveraged_scores
-from bagwise.likelihood._optimize import Problem
+from bagwise.likelihood._optimize import Point, Problem, solve
 from bagwise.likelihood._second_derivative import (
     inverse_information,
     inverse_of,
@@ -27,7 +26,7 @@ from bagwise.likelihood._second_derivative import (
 )
 from bagwise.likelihood.coefficients import LinearFit
 from bagwise.likelihood.coordinates import contrasts, orthogonal_normals
-from bagwise.likelihood.linear_fit import fit_linear, occurring
+from bagwise.likelihood.linear_fit import MAX_EVALUATIONS, fit_at, occurring, starting_point
 from bagwise.likelihood.objective import BagLikelihood, checked_features
 from bagwise.likelihood.ridge import FOLD_TOLERANCE
 from bagwise.limits import LIMITS, Limits
@@ -38,8 +37,9 @@ VARIANCES = 10.0 ** np.arange(-2.5, 1.6, 0.5)
 _CENTER, _SPREAD = np.log(0.3), 1.15
 MOST_AVERAGED = 1000  # free coefficients of a model that is averaged
 _LEAST_WEIGHT = 0.02  # of a variance that is kept
-# In what order it is seen how far bags differ: the first ones tell most of the time.
-_LOOKED_AT = sorted(VARIANCES.tolist(), key=lambda variance: abs(np.log(variance) - _CENTER))
+_HOPELESS = (
+    12.0  # of log evidence, by which a variance is worse than the best if none beyond is tried
+)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def fit_by_evidence(
 
     Args:
         X: (N, d) standardized features, sorted by bag.
-        limits: how long a second derivative may take.
+        limits: how long the observed information may take.
         watch: called after each fit.
 
     >>> rng = np.random.default_rng(0)
@@ -141,33 +141,39 @@ def fit_by_evidence(
     """
     features = checked_features(X, bags)
     spread = _spread_of_columns(features, bags)
-    dispersion = _dispersion(features, bags, spread)
-    found: list[Component] = []
-    start = None
-    for variance in VARIANCES.tolist():
-        ridge = _ridge(dispersion * spread, variance)
-        component = _component(features, bags, ridge, dispersion, start, limits)
-        log_prior = -0.5 * ((np.log(variance) - _CENTER) / _SPREAD) ** 2
-        found.append(replace(component, log_evidence=component.log_evidence + log_prior))
-        start = component.fit
-        if watch is not None:
-            watch()
-        if spread == 0 or len(component.root) == 0:
-            break  # there is nothing to choose
-    return _weighted(found, dispersion)
+    posteriors = _Posteriors(features, bags, limits)
+    if len(posteriors.classes) == 1 or spread == 0:  # there is nothing to choose
+        ridge = _ridge(spread, float(VARIANCES[0]))
+        return _weighted([posteriors.component(posteriors.mode(ridge), 1.0)], 1.0)
+    dispersion, center = posteriors.dispersion(spread)
+    found: dict[int, Component] = {}
+    middle = _nearest_to_center()
+    for places in (range(middle, len(VARIANCES)), range(middle - 1, -1, -1)):
+        start = center
+        for place in places:
+            variance = float(VARIANCES[place])
+            start = posteriors.mode(_ridge(dispersion * spread, variance), start)
+            component = posteriors.component(start, dispersion)
+            log_prior = -0.5 * ((np.log(variance) - _CENTER) / _SPREAD) ** 2
+            log_evidence = component.log_evidence + log_prior
+            found[place] = replace(component, log_evidence=log_evidence)
+            if watch is not None:
+                watch()
+            if log_evidence < max(c.log_evidence for c in found.values()) - _HOPELESS:
+                break
+    return _weighted([found[place] for place in sorted(found)], dispersion)
 
 
 def refit(
     posterior: PosteriorOfPriors, X: FloatArray, bags: Bags, limits: Limits = LIMITS
 ) -> PosteriorOfPriors:
     """The same priors with the same weights, fitted to some of the bags (rows X)."""
-    again = [
-        replace(
-            _component(X, bags, old.fit.ridge, posterior.dispersion, old.fit, limits),
-            weight=old.weight,
-        )
-        for old in posterior.components
-    ]
+    posteriors = _Posteriors(X, bags, limits)
+    again = []
+    for old in posterior.components:
+        theta = old.fit.theta(posteriors.classes)
+        mode = posteriors.mode(old.fit.ridge, theta)
+        again.append(replace(posteriors.component(mode, posterior.dispersion), weight=old.weight))
     return replace(posterior, components=tuple(again))
 
 
@@ -182,63 +188,104 @@ def _ridge(spread: float, variance: float) -> float:
     return float(f"{spread / variance:.9g}") if spread > 0 else 1.0
 
 
-def _dispersion(X: FloatArray, bags: Bags, spread: float) -> float:
-    """The least ratio, 1 or more, of the variation of bags' scores to what the information says."""
-    part, classes = occurring(bags)
-    if len(classes) == 1 or spread == 0:
-        return 1.0
-    likelihood = BagLikelihood(X, part)
-    least, start = np.inf, None
-    for variance in _LOOKED_AT:
-        problem = Problem(likelihood, _ridge(spread, variance))
-        start = _mode(X, bags, _ridge(spread, variance), start)
-        theta = start.theta(classes)
-        found = problem.at(theta, 0.0).found
-        information = expected_information(likelihood, theta, found, 0.0)
-        inverse = inverse_of(with_penalty(information, problem.penalty))
-        scores = leveraged_scores(likelihood, theta, found, 0.0, inverse)
-        ratio = ((scores @ inverse) * scores).sum() / (inverse * information).sum()
-        least = min(least, float(ratio))
-        if least <= 1:
-            return 1.0
-    return least
+def _nearest_to_center() -> int:
+    """The place of the variance that is the most probable one beforehand."""
+    return int(np.abs(np.log(VARIANCES) - _CENTER).argmin())
 
 
-def _mode(X: FloatArray, bags: Bags, ridge: float, start: LinearFit | None) -> LinearFit:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
-        return fit_linear(X, bags, ridge, start=start, tolerance=FOLD_TOLERANCE)
-
-
-def _component(
-    X: FloatArray,
-    bags: Bags,
-    ridge: float,
-    dispersion: float,
-    start: LinearFit | None,
-    limits: Limits,
-) -> Component:
-    """The posterior with this ridge and the likelihood divided by the dispersion, of weight 1.
-
-    Its mode is that of the undivided likelihood with this ridge. The prior's precision is
-    ridge / dispersion, and the covariance that of the undivided likelihood times the dispersion.
+@dataclass
+class _Mode:
+    """The optimum with a ridge, and the inverse of the information there, the penalty included;
+    it is filled in when it is known.
     """
-    fit = _mode(X, bags, ridge, start)
-    part, classes = occurring(bags)
-    if len(classes) == 1:
-        return Component(fit, classes, np.zeros((0, 0)), fit.log_likelihood, 1.0)
-    likelihood = BagLikelihood(X, part)
-    problem = Problem(likelihood, ridge)
-    point = problem.at(fit.theta(classes), 0.0)
-    inverse = inverse_information(likelihood, problem, point, limits.evidence_steps)
-    inverse = with_bounded_intercepts(dispersion * inverse, len(classes) - 1)
-    values, vectors = np.linalg.eigh((inverse + inverse.T) / 2)
-    values = np.maximum(values, 1e-12 * values.max())
-    precisions = X.shape[1] * (len(classes) - 1) * np.log(ridge / dispersion)
-    log_evidence = 0.5 * float(np.log(values).sum() + precisions) - point.value / dispersion
-    # The symmetric root: draws must not depend on the signs of eigenvectors, which are chance.
-    root = (vectors * np.sqrt(values)) @ vectors.T
-    return Component(fit, classes, root, log_evidence, 1.0)
+
+    point: Point
+    ridge: float
+    inverse: FloatArray | None = None
+
+    def towards(self, ridge: float) -> FloatArray:
+        """About where the optimum with another ridge is: a step of Newton's."""
+        theta = self.point.theta
+        if self.inverse is None:
+            return theta
+        change = np.full(theta.shape, ridge - self.ridge)
+        change[-1] = 0.0
+        both = np.eye(theta.size) + self.inverse * change.ravel()
+        step = np.linalg.solve(both, self.inverse @ (change * theta).ravel())
+        found: FloatArray = theta - step.reshape(theta.shape)
+        return found
+
+
+class _Posteriors:
+    """Posteriors of the coefficients given some bags (rows X), for one ridge after the other."""
+
+    def __init__(self, X: FloatArray, bags: Bags, limits: Limits) -> None:
+        self.bags, self.limits = bags, limits
+        part, self.classes = occurring(bags)
+        self.likelihood = BagLikelihood(X, part)
+
+    def mode(self, ridge: float, start: _Mode | FloatArray | None = None) -> _Mode:
+        """The optimum next to a start: another one's, coefficients, or the overall shares."""
+        if isinstance(start, _Mode):
+            start = start.towards(ridge)
+        if start is None:
+            start = starting_point(None, self.classes, self.likelihood, self.bags.n_classes)
+        problem = Problem(self.likelihood, ridge)
+        if len(self.classes) == 1:
+            return _Mode(problem.at(start, 0.0), ridge)
+        point, *_ = solve(problem, start, 0.0, False, FOLD_TOLERANCE, MAX_EVALUATIONS)
+        return _Mode(point, ridge)
+
+    def dispersion(self, spread: float) -> tuple[float, _Mode]:
+        """The least ratio, 1 or more, of the variation of bags' scores to what the information
+        says; and the mode of the variance that is the most probable one beforehand.
+        """
+        middle = _nearest_to_center()
+        center, least = self._variation(_ridge(spread, float(VARIANCES[middle])), None)
+        for places in (range(middle + 1, len(VARIANCES)), range(middle - 1, -1, -1)):
+            mode, last = center, np.inf
+            for place in places:
+                if least <= 1:
+                    return 1.0, center
+                mode, ratio = self._variation(_ridge(spread, float(VARIANCES[place])), mode)
+                least = min(least, ratio)
+                if ratio > last:
+                    break
+                last = ratio
+        return max(least, 1.0), center
+
+    def _variation(self, ridge: float, start: _Mode | None) -> tuple[_Mode, float]:
+        mode = self.mode(ridge, start)
+        problem, point = Problem(self.likelihood, ridge), mode.point
+        at = self.likelihood, point.theta, point.found, 0.0
+        information = expected_information(*at)
+        inverse = inverse_of(with_penalty(information, problem.penalty))
+        scores = leveraged_scores(*at, inverse)
+        mode.inverse = inverse
+        return mode, float(((scores @ inverse) * scores).sum() / (inverse * information).sum())
+
+    def component(self, mode: _Mode, dispersion: float) -> Component:
+        """The posterior with this ridge and the likelihood divided by the dispersion, of weight 1.
+
+        Its mode is that of the undivided likelihood with this ridge. The prior's precision is
+        ridge / dispersion, and the covariance that of the undivided likelihood times the
+        dispersion.
+        """
+        ridge, point, classes = mode.ridge, mode.point, self.classes
+        fit = fit_at(self.likelihood, point, classes, self.bags, ridge)
+        if len(classes) == 1:
+            return Component(fit, classes, np.zeros((0, 0)), fit.log_likelihood, 1.0)
+        problem = Problem(self.likelihood, ridge)
+        inverse = inverse_information(self.likelihood, problem, point, self.limits.evidence_steps)
+        mode.inverse = inverse
+        inverse = with_bounded_intercepts(dispersion * inverse, len(classes) - 1)
+        values, vectors = np.linalg.eigh((inverse + inverse.T) / 2)
+        values = np.maximum(values, 1e-12 * values.max())
+        precisions = len(fit.weights) * (len(classes) - 1) * np.log(ridge / dispersion)
+        log_evidence = 0.5 * float(np.log(values).sum() + precisions) - point.value / dispersion
+        # The symmetric root: draws must not depend on the signs of eigenvectors, which are chance.
+        root = (vectors * np.sqrt(values)) @ vectors.T
+        return Component(fit, classes, root, log_evidence, 1.0)
 
 
 def _weighted(found: Sequence[Component], dispersion: float) -> PosteriorOfPriors:

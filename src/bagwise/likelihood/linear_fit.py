@@ -12,7 +12,7 @@ import numpy.typing as npt
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.checks import number, whole
 from bagwise.errors import InputError
-from bagwise.likelihood._optimize import LOWEST_TAU, Problem, solve
+from bagwise.likelihood._optimize import LOWEST_TAU, Point, Problem, solve
 from bagwise.likelihood.coefficients import LinearFit
 from bagwise.likelihood.coordinates import contrasts
 from bagwise.likelihood.objective import BagLikelihood, checked_features
@@ -140,23 +140,34 @@ def fit_to(
     number(0)(ridge, "ridge")
     number(above=0)(tolerance, "tolerance")
     whole(1, 2**31)(max_evaluations, "max_evaluations")
-    theta = _start(start, classes, likelihood.bags, likelihood.shape[1] - 1, bags.n_classes)
-    found: Any
+    theta = starting_point(start, classes, likelihood, bags.n_classes)
+    before = likelihood.evaluations
     if len(classes) == 1:
-        found, tau, converged, message = likelihood.evaluate(theta), 0.0, True, "one class"
+        found: Any = likelihood.evaluate(theta)
+        value = -likelihood.total(found)[0]
+        point, converged, message = Point(theta, 0.0, found, value, 0.0 * theta), True, "one class"
     else:
         point, converged, message = solve(
             Problem(likelihood, ridge), theta, tau, fits_tau, tolerance, max_evaluations
         )
-        theta, tau, found = point.theta, point.tau, point.found
+    evaluations = likelihood.evaluations - before
     if not converged:
         warnings.warn(
-            f"the fit with ridge {ridge:g} did not converge in {likelihood.evaluations} "
+            f"the fit with ridge {ridge:g} did not converge in {evaluations} "
             f"evaluations: {message}. Raise max_evaluations, ridge or tolerance.",
             RuntimeWarning,
             stacklevel=3,
         )
-    coefficients = _all_classes(likelihood, theta, classes, bags.n_classes)
+    fit = fit_at(likelihood, point, classes, bags, ridge)
+    return replace(fit, evaluations=evaluations, converged=converged, message=message)
+
+
+def fit_at(
+    likelihood: Likelihood, point: Point, classes: IntArray, bags: Bags, ridge: float
+) -> LinearFit:
+    """The fit that a point is, of all classes of these bags."""
+    found, tau = point.found, point.tau
+    coefficients = _all_classes(likelihood, point.theta, classes, bags.n_classes)
     effects = spreads = None
     if tau > 0:
         effects = np.zeros((len(bags), bags.n_classes))
@@ -168,10 +179,10 @@ def fit_to(
         ridge=float(ridge),
         bag_effects=float(tau),
         effects=effects,
-        log_likelihood=likelihood.total(found)[0],
-        evaluations=likelihood.evaluations,
-        converged=converged,
-        message=message,
+        log_likelihood=0.5 * ridge * float((point.theta[:-1] ** 2).sum()) - point.value,
+        evaluations=0,
+        converged=True,
+        message="",
         spreads=spreads,
     )
 
@@ -183,10 +194,11 @@ def spread_of(means: FloatArray, squares: FloatArray) -> FloatArray:
     return spreads
 
 
-def _start(
-    start: LinearFit | None, classes: IntArray, part: Bags, n_features: int, n_classes: int
+def starting_point(
+    start: LinearFit | None, classes: IntArray, likelihood: Likelihood, n_classes: int
 ) -> FloatArray:
     """(d + 1, C - 1) parameters to begin at, of the classes that occur."""
+    n_features = likelihood.shape[1] - 1
     if start is not None:
         if start.weights.shape != (n_features, n_classes):
             raise InputError(
@@ -196,7 +208,7 @@ def _start(
             )
         return start.theta(classes)
     coefficients = np.zeros((n_features + 1, len(classes)))
-    coefficients[-1] = np.log(part.expected_counts.sum(axis=0))
+    coefficients[-1] = np.log(likelihood.bags.expected_counts.sum(axis=0))
     theta: FloatArray = coefficients @ contrasts(len(classes))
     return theta
 

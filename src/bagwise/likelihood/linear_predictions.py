@@ -10,6 +10,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 _ROWS = 1024  # that are predicted at a time
 _TINY = 1e-300
+_LARGE = 700.0  # a logit whose odds are still a number
 _FEW = 32  # rows below which matrix products are rounded differently, according to their number
 
 
@@ -34,6 +35,8 @@ def mean_log_probs(inputs: npt.NDArray[Any], draws: Floats) -> Floats:
     array([[-0.693, -0.693]])
     """
     S, d, C = len(draws), draws.shape[1] - 1, draws.shape[2]
+    if C == 2:
+        return _mean_of_two(inputs, draws[..., 1] - draws[..., 0])
     weights = np.ascontiguousarray(draws[:, :-1].transpose(1, 0, 2)).reshape(d, S * C)
     found = np.empty((len(inputs), C))
     for first in range(0, len(inputs), _ROWS):
@@ -43,6 +46,23 @@ def mean_log_probs(inputs: npt.NDArray[Any], draws: Floats) -> Floats:
         p /= p.sum(axis=2, keepdims=True)
         # Ends of long tails can be 0 in all draws.
         found[first : first + _ROWS] = np.log(np.maximum(p.mean(axis=1), _TINY))
+    return found
+
+
+def _mean_of_two(inputs: npt.NDArray[Any], draws: Floats) -> Floats:
+    """The same of two classes, from differences (S, d + 1) of their coefficients."""
+    weights = np.ascontiguousarray(draws[:, :-1].T)
+    found = np.empty((len(inputs), 2))
+    for first in range(0, len(inputs), _ROWS):
+        z = _products(inputs[first : first + _ROWS], weights)
+        z += draws[:, -1]
+        odds = np.exp(np.minimum(z, _LARGE, out=z), out=z)
+        rest = 1.0 / (1.0 + odds)
+        rest.mean(axis=1, out=found[first : first + _ROWS, 0])
+        odds *= rest
+        odds.mean(axis=1, out=found[first : first + _ROWS, 1])
+    np.maximum(found, _TINY, out=found)  # ends of long tails can be 0 in all draws
+    np.log(found, out=found)
     return found
 
 

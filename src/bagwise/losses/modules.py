@@ -51,60 +51,60 @@ class LossModule(torch.nn.Module):
 
 
 class CCLoss(LossModule):
-    """`cc_loss` as a module."""
+    """`cc_loss` as a module: `CCLoss(engine="bethe")(logits, bags)`."""
 
     function = staticmethod(bag_losses.cc_loss)
 
 
 class CCSquaredLoss(LossModule):
-    """`cc_squared_loss` as a module."""
+    """`cc_squared_loss` as a module: `CCSquaredLoss()(logits, bags)`."""
 
     function = staticmethod(multisets.cc_squared_loss)
 
 
 class DLLPLoss(LossModule):
-    """`dllp_loss` as a module."""
+    """`dllp_loss` as a module: `DLLPLoss()(logits, bags)`."""
 
     function = staticmethod(bag_losses.dllp_loss)
 
 
 class LLPFCLoss(LossModule):
-    """`llpfc_loss` as a module."""
+    """`llpfc_loss` as a module: `LLPFCLoss()(logits, noisy_labels, transitions)`."""
 
     function = staticmethod(instance_losses.llpfc_loss)
 
 
 class OTLoss(LossModule):
-    """`ot_loss` as a module."""
+    """`ot_loss` as a module: `OTLoss()(logits, bags, stored_log_probs)`."""
 
     function = staticmethod(bag_losses.ot_loss)
 
 
 class PLLCCLoss(LossModule):
-    """`pll_cc_loss` as a module."""
+    """`pll_cc_loss` as a module: `PLLCCLoss()(logits, bags)`."""
 
     function = staticmethod(bag_losses.pll_cc_loss)
 
 
 class PLLLoss(LossModule):
-    """`pll_loss` as a module."""
+    """`pll_loss` as a module: `PLLLoss()(logits, bags, stored_log_probs)`."""
 
     function = staticmethod(bag_losses.pll_loss)
 
 
 class PVCLoss(LossModule):
-    """`pvc_loss` as a module."""
+    """`pvc_loss` as a module: `PVCLoss()(logits, bags)`."""
 
     function = staticmethod(bag_losses.pvc_loss)
 
 
 class RCLoss(LossModule):
-    """`rc_loss` as a module."""
+    """`rc_loss` as a module: `RCLoss()(logits, bags, stored_log_probs)`."""
 
     function = staticmethod(bag_losses.rc_loss)
 
 
 class ViewLoss(LossModule):
-    """`view_loss` as a module."""
+    """`view_loss` as a module: `ViewLoss()(logits, weights)`."""
 
     function = staticmethod(instance_losses.view_loss)

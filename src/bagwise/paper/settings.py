@@ -26,7 +26,7 @@ from bagwise.networks import MODELS
 from bagwise.paper.datasets import DATASETS
 from bagwise.posterior import ENGINES
 from bagwise.training.optimizers import check_options
-from bagwise.training_options import OPTIONS, TrainingOptions
+from bagwise.training_options import OPTIONS, Precision, TrainingOptions
 
 Pairs = tuple[tuple[str, Any], ...]
 """Names and values, sorted by name."""
@@ -87,6 +87,9 @@ class RunSettings:
     clip: float | None = _PAPER.clip
     augment: str | None = _PAPER.augment
     drop_last: bool = _PAPER.drop_last
+    precision: Precision = _PAPER.precision
+    accumulate_batches: int = _PAPER.accumulate_batches
+    compile: bool = _PAPER.compile
     _: KW_ONLY
     check_names: InitVar[bool] = True
 

@@ -16,8 +16,9 @@ from bagwise.bags import Bags, FloatArray, Groupings
 from bagwise.errors import InputError
 from bagwise.posterior._engine import bridge
 from bagwise.posterior._result import Posterior, Values
-from bagwise.posterior.auto import auto_posterior
+from bagwise.posterior.auto import AUTO_STATES, auto_posterior
 from bagwise.posterior.bethe import bethe_posterior
+from bagwise.posterior.device import device_posterior
 from bagwise.posterior.exact import exact_posterior, lattice_states
 from bagwise.posterior.joint import JointPosterior, posterior_of_groupings
 from bagwise.posterior.labeling import most_probable_labeling
@@ -33,6 +34,7 @@ __all__ = [
     "bag_posterior",
     "bethe_posterior",
     "check_engine",
+    "device_posterior",
     "exact_posterior",
     "lattice_states",
     "log_likelihoods",
@@ -43,13 +45,14 @@ __all__ = [
 
 ENGINES = Registry[Callable[..., Posterior[Any]]]("engine", "bagwise.engines")
 """Functions (log_probs (N, C), bags, options by name) -> Posterior. `ENGINES.register("name")` adds
-one, of tensors; see docs/architecture.md."""
+one, of tensors; see docs/how_to/extend.md."""
 
 ENGINES["auto"] = auto_posterior
 ENGINES["exact"] = exact_posterior
 ENGINES["bethe"] = bethe_posterior
 ENGINES["multinomial"] = multinomial_posterior
 ENGINES["transport"] = transport_posterior
+ENGINES["device"] = device_posterior
 _CHUNK = 500_000  # instances of bags whose likelihood is computed at a time
 _OF_GROUPINGS = [
     name
@@ -62,6 +65,7 @@ _OWN = (
     bethe_posterior,
     multinomial_posterior,
     transport_posterior,
+    device_posterior,
 )
 
 
@@ -85,11 +89,12 @@ def bag_posterior(
 
     | engine        | computes                               | cost of a bag      | choose it for |
     |---------------|----------------------------------------|--------------------|---------------|
-    | `auto`        | `exact` where it can be, else `bethe`  | theirs             | everything    |
+    | `auto`        | `exact` where it is quick, or `bethe`  | theirs             | everything    |
     | `exact`       | the sums above                         | C prod_c (n_c + 1) | small bags    |
     | `bethe`       | belief propagation, with a correction  | 10 K^2             | large bags    |
     | `multinomial` | the paper's approximation              | K C                | RC_Approx ... |
     | `transport`   | entropic optimal transport             | 75 K C             | OT            |
+    | `device`      | as `auto`, where the tensor is         | padded K C T A     | accelerators  |
 
     Each engine is also a function of its own (`exact_posterior`, ...), whose docstring tells more.
 
@@ -99,8 +104,9 @@ def bag_posterior(
         bags: sizes and counts of the bags of these N instances, which are sorted by bag; or several
             `Groupings` of N rows, in the order of the rows.
         engine: a name from the table.
-        **options: the engine's own: `max_states` (auto, exact), `correction`, `tolerance`,
-            `max_iterations` (bethe), `epsilon`, `iterations` (transport). With groupings also
+        **options: the engine's own: `max_states` (auto, exact, device), `correction`, `tolerance`,
+            `max_iterations` (bethe), `epsilon`, `iterations` (transport), `compiled` (device). With
+            groupings also
             `joint`, `max_rounds`, `damping`, `settled` and `messages`: see
             `posterior.joint.posterior_of_groupings`, which says what is computed.
 
@@ -170,7 +176,8 @@ def log_likelihoods(logits: FloatArray, bags: Bags) -> FloatArray:
     found = np.empty(len(bags))
     for index in bags.batches(_CHUNK):
         log_probs = log_softmax(logits[bags.rows(index)].astype(np.float64), axis=-1)
-        found[index] = bag_posterior(log_probs, bags.select(index)).log_likelihood
+        post = bag_posterior(log_probs, bags.select(index), max_states=AUTO_STATES)
+        found[index] = post.log_likelihood
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.posterior._balance import covariance, normalize_rows
-from bagwise.posterior._kernels import inline
+from bagwise.posterior._kernels import inline, inline_ordered
 
 MOST = 1e50  # messages are clipped to [1 / MOST, MOST]: certain enough, and far from overflow
 
@@ -59,6 +59,42 @@ def odds(
         both = p[k, a] + rest[k]
         yes[k] = p[k, a] / both
         no[k] = rest[k] / both
+
+
+@inline
+def add_up(joint: FloatArray, total: FloatArray) -> None:
+    """Sums over the rows of joint (A, K)."""
+    A, K = joint.shape
+    total[:] = 0.0
+    for a in range(A):
+        for k in range(K):
+            total[k] += joint[a, k]
+
+
+@inline
+def without(joint: FloatArray, total: FloatArray, a: int, rest: FloatArray) -> None:
+    """The same sums without row a."""
+    A, K = joint.shape
+    canceled = 0
+    for k in range(K):
+        rest[k] = total[k] - joint[a, k]
+        canceled += rest[k] < 1e-6 * total[k]
+    if canceled > 0:  # most digits: add up the others instead
+        for k in range(K):
+            if rest[k] < 1e-6 * total[k]:
+                rest[k] = 0.0
+                for b in range(A):
+                    if b != a:
+                        rest[k] += joint[b, k]
+
+
+@inline_ordered
+def largest(x: FloatArray) -> float:
+    """The largest absolute value."""
+    found = 0.0
+    for k in range(len(x)):
+        found = max(found, abs(x[k]))
+    return found
 
 
 @inline
@@ -121,15 +157,16 @@ def add_gap(
                             sigma[a, b] -= factor * sigma[i, b]
 
     step = 1.0 - 0.7 * np.exp(-variance.mean() / 1.7)
+    direction = np.empty(A)
     for k in range(K):
-        total = 0.0
         for a in range(A):
-            direction = gradient[a, a] - slopes[a] * (1.0 - 2.0 * w[k, a])
-            for b in range(A):
-                direction -= 2.0 * gradient[a, b] * w[k, b]
-            p[k, a] *= np.exp(step * direction)
-            total += p[k, a]
-        p[k] /= total
+            direction[a] = gradient[a, a] - slopes[a] * (1.0 - 2.0 * w[k, a])
+        for b in range(A):  # the other way around, sums would wait for each other
+            for a in range(A):
+                direction[a] -= 2.0 * gradient[b, a] * w[k, b]
+        for a in range(A):
+            p[k, a] *= np.exp(step * direction[a])
+    normalize_rows(p)
     return gap
 
 

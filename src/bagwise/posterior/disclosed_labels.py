@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from bagwise.bags import Bags, FloatArray, Groupings, IntArray
 from bagwise.bags.possible_labels import possible_labels
 from bagwise.checks import number
 from bagwise.errors import InputError, InputTypeError
-from bagwise.posterior.auto import auto_posterior
+from bagwise.posterior.auto import AUTO_STATES, auto_posterior
 from bagwise.posterior.joint import posterior_of_groupings
 from bagwise.wording import counted
 
@@ -33,6 +34,10 @@ class Disclosure:
         copies: (N,) how many people each row stands for; 0 where the label was given.
         complete: whether `proved` has all that can be proved from the counts.
         converged: whether the posterior has settled, see `JointPosterior`.
+
+    >>> found = disclosure(np.log([0.5, 0.5]), Bags([3, 3], [[3, 0], [2, 1]]))
+    >>> found.sure, found.share_sure
+    (array([ True,  True,  True, False, False, False]), 0.5)
     """
 
     level: float
@@ -121,7 +126,8 @@ def disclosure(
         )
     log_p = log_softmax(np.broadcast_to(given, (N, C)), axis=1)
     none = np.zeros((len(counts), N, C))  # with messages given, nobody is warned
-    found = posterior_of_groupings(auto_posterior, log_p, counts, messages=none)
+    engine = partial(auto_posterior, max_states=AUTO_STATES)
+    found = posterior_of_groupings(engine, log_p, counts, messages=none)
     bounded = counts.possible
     n_open = int(bounded[bounded.sum(axis=1) > 1].sum())
     use_program = n_open <= _PROGRAM if by_program is None else by_program

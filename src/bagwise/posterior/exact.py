@@ -51,7 +51,7 @@ def exact_posterior(
         w[k, c] = sum over |s| = k of F[s] p[k, c] B[s + e_c] / P(S|X)
 
     Cost: time C * prod_c (n_c + 1), memory 16 bytes a state for each thread (32 to 48 with two to
-    four classes). With ten classes that is easy up to bags of about 32. Of two classes, from 64
+    four classes). With ten classes that is easy up to bags of about 32. Of two classes, from 16
     instances on, the same is computed without a lattice, to ten digits, from 12 to 25 values of the
     count's characteristic function, in time proportional to K: easy up to a million.
     Accuracy: that of double precision.

@@ -25,6 +25,7 @@ from bagwise.posterior._kernels import inline_as_written
 _NATS = 34.0  # what is left out is below exp(-34) of the largest probability
 _STEPS = 100  # of Newton and bisection
 _NEAR = 1e-2  # of a count or a standard deviation: near enough to the mean
+MOST_POINTS = 26  # of `on_circle`: the variance with most is about 17
 
 
 @inline_as_written
@@ -112,7 +113,7 @@ def tilted_shares(yes: FloatArray, no: FloatArray, copies: IntArray, n: int) -> 
 
 
 @inline_as_written
-def _on_circle(
+def on_circle(
     yes: FloatArray, no: FloatArray, copies: IntArray, n: int, variance: float
 ) -> FloatArray:
     """Points t and the terms of P(N = n) there: cos t, sin t, and a term's two parts, (4, points).
@@ -163,7 +164,7 @@ def probability(
     yes: FloatArray, no: FloatArray, copies: IntArray, n: int, variance: float
 ) -> float:
     """P(N = n); the mean of N is n, or near it."""
-    return float(_on_circle(yes, no, copies, n, variance)[2].sum())
+    return float(on_circle(yes, no, copies, n, variance)[2].sum())
 
 
 @inline_as_written
@@ -174,7 +175,7 @@ def leave_one_out(
 
     The mean of N is n, or near it. Time 25 K. The errors are about 1e-13 of P(N = n).
     """
-    circle = _on_circle(yes, no, copies, n, variance)
+    circle = on_circle(yes, no, copies, n, variance)
     cosine, sine, real, imaginary = circle[0], circle[1], circle[2], circle[3]
     K = len(yes)
     at, below = np.zeros(K), np.zeros(K)

@@ -34,6 +34,14 @@ class JointPosterior(NamedTuple, Generic[Values]):
             an array. None if not joint.
         rounds: how many times each grouping was looked at.
         converged: whether no weight changed by more than `settled` in the last round.
+
+    >>> from bagwise import Bags, Groupings, bag_posterior
+    >>> rows, columns = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])
+    >>> by_row, by_column = Bags([2, 2], [[2, 0], [1, 1]]), Bags([2, 2], [[2, 0], [1, 1]])
+    >>> both = Groupings({"row": (rows, by_row), "column": (columns, by_column)})
+    >>> posterior = bag_posterior(np.log(np.full((4, 2), 0.5)), both)
+    >>> posterior.weights.round(2)[:, 1], posterior.converged
+    (array([0., 0., 0., 1.]), True)
     """
 
     log_likelihood: Values

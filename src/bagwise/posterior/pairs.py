@@ -9,7 +9,7 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import kernel, over_bags
 from bagwise.posterior.fourier import leave_one_out, tilted_odds
 
-_LEAST = 64  # instances from which it is faster than the lattice
+_LEAST = 16  # instances from which it is faster than the lattice by half or more
 
 
 def is_pair(bags: Bags) -> npt.NDArray[np.bool_]:

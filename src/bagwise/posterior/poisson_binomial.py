@@ -8,7 +8,8 @@ import numpy.typing as npt
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import inline, kernel, over_bags, written_out
 
-_LEAST = 1e-4  # of the largest probability: smaller ones lose too many digits to be divided out
+_LEAST = 1e-7  # of what it is the rest of: a smaller probability has lost too many digits
+_FEW = 3  # variables that are left out one by one; for more a tree is faster
 
 
 @inline
@@ -17,74 +18,132 @@ def cardinality_ratios(
 ) -> None:
     """ratio[k] = P(N_-k = n - 1) / P(N_-k = n), clipped to [1 / most, most].
 
-    N counts the ones among independent variables with P(k is one) = yes[k] = 1 - no[k], and N_-k
+    N counts the ones among independent variables that are one with odds yes[k] : no[k], and N_-k
     leaves variable k out. n is at least 1.
 
-    Each variable is divided out of the distribution of N, in time K n; where n is so improbable
-    that rounding would show, a tree over the variables takes its place.
+    Each variable is divided out of the distribution of N, in time K n. Where rounding would show,
+    that of the others is computed, or if that happens often, a tree over the variables.
     """
-    if not _divided_ratios(yes, no, n, ratio):
-        _tree_ratios(yes, no, n, most, ratio)
+    if n == 1:
+        _single_ratios(yes, no, most, ratio)
+        return
+    rough = _divided_ratios(yes, no, n, ratio)
+    if rough > _FEW:
+        both = yes + no
+        _tree_ratios(yes / both, no / both, n, most, ratio)
+    elif rough > 0:
+        for k in range(len(yes)):
+            if ratio[k] < 0.0:
+                ratio[k] = _ratio_of_others(yes, no, n, k)
+    for k in range(len(yes)):
+        ratio[k] = min(max(ratio[k], 1.0 / most), most)
 
 
 @inline
-def _divided_ratios(yes: FloatArray, no: FloatArray, n: int, ratio: FloatArray) -> bool:
-    """The ratios, each variable divided out of the distribution of N; False where that is rough.
+def _ratio_of_others(yes: FloatArray, no: FloatArray, n: int, left_out: int) -> float:
+    """The ratio of one variable, from the distribution of the others."""
+    found = np.zeros(n + 1)
+    found[0] = 1.0
+    for k in range(len(yes)):
+        if k != left_out:
+            one, zero = yes[k] / (yes[k] + no[k]), no[k] / (yes[k] + no[k])
+            for m in range(n, 0, -1):
+                found[m] = found[m] * zero + found[m - 1] * one
+            found[0] *= zero
+    return float(found[n - 1] / found[n]) if found[n] > 0.0 else np.inf
 
-    With q the distribution without k, P(N = m) = no[k] q(m) + yes[k] q(m - 1). Solved from below
-    if k is rather no, from above if it is rather yes, errors shrink from step to step. Those from
-    above are few, so their own sum is kept apart; how the others add up to it is known to n only.
+
+@inline
+def _single_ratios(yes: FloatArray, no: FloatArray, most: float, ratio: FloatArray) -> None:
+    """The ratios for n = 1: one over the sum of the others' odds."""
+    total, likeliest = 0.0, 0.0
+    for k in range(len(yes)):
+        ratio[k] = yes[k] / no[k]
+        total += ratio[k]
+        likeliest = max(likeliest, ratio[k])
+    if 2.0 * likeliest < total:
+        for k in range(len(yes)):
+            ratio[k] = 1.0 / (total - ratio[k])
+    else:  # of the likeliest, most digits could cancel
+        for k in range(len(yes)):
+            others = total - ratio[k]
+            if 2.0 * ratio[k] >= total:
+                others = 0.0
+                for j in range(len(yes)):
+                    others += 0.0 if j == k else yes[j] / no[j]
+            ratio[k] = 1.0 / others
+    for k in range(len(yes)):
+        ratio[k] = min(max(ratio[k], 1.0 / most), most)
+
+
+@inline
+def _divided_ratios(yes: FloatArray, no: FloatArray, n: int, ratio: FloatArray) -> int:
+    """The ratios, each variable divided out of the distribution of N; returns how many are too
+    rough, which are -1.
+
+    All distributions are relative to the probability of every variable's likelier value. With q
+    the one without k, and odds o of k's less likely value, that of N is q(m) + o q(m - 1) if k is
+    rather no, and o q(m) + q(m - 1) if it is rather yes. Solved from below in the one case, from
+    above in the other, errors shrink from step to step: with plus in place of minus, the recursion
+    gives a bound of them. Those from above are few, so their own sum is kept apart; how the others
+    add up to it is known to n only.
     """
     K = len(yes)
     likely = np.empty(K, np.int64)
+    odds = np.empty(K)
     h = 0
     cold = np.zeros(n + 1)
     cold[0] = 1.0
     for k in range(K):
-        if yes[k] > 0.5:
+        if yes[k] > no[k]:
             likely[h] = k
             h += 1
+            odds[k] = 0.0
             continue
+        odds[k] = yes[k] / no[k]
         for m in range(n, 0, -1):
-            cold[m] = cold[m] * no[k] + cold[m - 1] * yes[k]
-        cold[0] *= no[k]
+            cold[m] += cold[m - 1] * odds[k]
     hot = np.zeros(h + 1)
     hot[0] = 1.0
     for i in range(h):
-        k = likely[i]
+        odds_i = no[likely[i]] / yes[likely[i]]
         for m in range(i + 1, 0, -1):
-            hot[m] = hot[m] * no[k] + hot[m - 1] * yes[k]
-        hot[0] *= no[k]
+            hot[m] = hot[m] * odds_i + hot[m - 1]
+        hot[0] *= odds_i
     whole = np.zeros(n + 1)
     for j in range(min(h, n) + 1):
         for m in range(j, n + 1):
             whole[m] += hot[j] * cold[m - j]
-    least = _LEAST * max(whole.max(), hot.max() * cold.max())  # errors are as large as that
-    if not (whole[n] > least and whole[n - 1] > least):
-        return False
 
-    at = np.zeros(K)
-    below = np.empty(K)
-    for m in range(n + 1):
+    at, error = np.full(K, whole[0]), np.full(K, whole[0])
+    for m in range(1, n):
         for k in range(K):
-            below[k] = at[k]
-            at[k] = (whole[m] - yes[k] * at[k]) / no[k]
-    last = np.zeros(h)
-    for i in range(h):
-        at[likely[i]], below[likely[i]] = 0.0, 0.0
-    for j in range(h - 1, -1, -1):
-        for i in range(h):
-            k = likely[i]
-            last[i] = (hot[j + 1] - no[k] * last[i]) / yes[k]
-            if j <= n:
-                at[k] += last[i] * cold[n - j]
-            if j < n:
-                below[k] += last[i] * cold[n - 1 - j]
+            at[k] = whole[m] - odds[k] * at[k]
+            error[k] = whole[m] + odds[k] * error[k]
+    below, below_error = at.copy(), error.copy()
     for k in range(K):
-        if not (at[k] > least and below[k] > least):
-            return False
+        at[k] = whole[n] - odds[k] * at[k]
+        error[k] = whole[n] + odds[k] * error[k]
+    for i in range(h):
+        k = likely[i]
+        odds_i, last, last_error = no[k] / yes[k], 0.0, 0.0
+        at[k], below[k], error[k], below_error[k] = 0.0, 0.0, 0.0, 0.0
+        for j in range(h - 1, -1, -1):
+            last = hot[j + 1] - odds_i * last
+            last_error = hot[j + 1] + odds_i * last_error
+            if j <= n:
+                at[k] += last * cold[n - j]
+                error[k] += last_error * cold[n - j]
+            if j < n:
+                below[k] += last * cold[n - 1 - j]
+                below_error[k] += last_error * cold[n - 1 - j]
+    rough = 0
+    for k in range(K):
         ratio[k] = below[k] / at[k]
-    return True
+        if not (at[k] > _LEAST * error[k] and below[k] > _LEAST * below_error[k]):
+            ratio[k] = -1.0
+            rough += 1
+    return rough
 
 
 @inline

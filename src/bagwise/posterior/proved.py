@@ -21,8 +21,8 @@ def prove(
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     """The posteriors of bags that `auto_posterior` has approximated, with more states.
 
-    A training step has a millisecond for a bag; an answer that is published has longer. A bag that
-    is not proved with 2^16 states is computed with up to 2^19, and if that is not enough with up to
+    A training step has some microseconds for an instance; an answer that is published has longer. A
+    bag that is not proved is computed with up to 2^19 states, and if that is not enough with up to
     2^23. Small lattices come first, and each turn ends after `limits.proof_states` states.
 
     Args:

@@ -9,10 +9,11 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import inline, kernel, over_bags, written_out
 from bagwise.posterior._tilt import classes_by_count, tilt
 
+HOPE = 2.0  # a bag is tried if so many times `most` states are guessed: guesses are rough
 _TOLERANCE = 5e-7  # largest share of P(S|X) that may be lost
 _CUT = 1e-10  # share of P(S|X) up to which a path is dropped
 _FINER = 1e-3  # times that, where so much is dropped that too much is lost
-_HOPE = 2.0  # a bag is tried if the guess is no more than this times too many states
+_MOST = 2.0**30  # states at most: they are counted by 32 bits
 _LARGEST = 1024  # instances of a bag that is tried
 
 
@@ -23,11 +24,13 @@ def fill_pruned(
     log_likelihood: FloatArray,
     weights: FloatArray,
     bound: FloatArray,
-    most: int,
+    most: FloatArray,
+    hope: float = HOPE,
     cut: float = _CUT,
     tolerance: float = _TOLERANCE,
 ) -> IntArray:
-    """Compute the bags in `index` that need at most `most` states; returns those that need more.
+    """Compute the bags in `index` that need at most `most` (B,) states; returns those that need
+    more.
 
     The dynamic program of `exact` on tilted probabilities, over those states only that can still
     matter. F(s) is the probability of reaching state s, and for B(s), that of going on from there
@@ -43,11 +46,12 @@ def fill_pruned(
     """
     done = np.zeros(len(bags), dtype=np.bool_)
     found = (log_likelihood, weights, bound, done)
+    limits = np.minimum(np.maximum(most, 1.0), _MOST).astype(np.int64)
     tried = index[bags.totals[index] <= _LARGEST]
 
     def run(part: IntArray) -> None:
         offsets, copies = bags.offsets, bags.copies
-        _pruned(part, log_p, offsets, copies, bags.min_counts, most, cut, tolerance, *found)
+        _pruned(part, log_p, offsets, copies, bags.min_counts, limits, hope, cut, tolerance, *found)
 
     over_bags(run, tried, 50.0 * bags.sizes[tried] ** 2)
     return index[~done[index]]
@@ -60,7 +64,8 @@ def _pruned(
     offsets: IntArray,
     copies: IntArray,
     counts: IntArray,
-    most: int,
+    most: IntArray,
+    hope: float,
     cut: float,
     tolerance: float,
     log_likelihood: FloatArray,
@@ -68,15 +73,16 @@ def _pruned(
     bound: FloatArray,
     done: npt.NDArray[np.bool_],
 ) -> None:
-    most_classes = 0
+    most_classes, most_states = 0, 0
     for bag in index:
         most_classes = max(most_classes, (counts[bag] > 0).sum())
-    digits = np.empty((most, most_classes), np.int32)
-    child = np.empty((most, most_classes), np.int32)
-    code = np.empty(most, np.int64)
-    mass = np.empty(most)
+        most_states = max(most_states, most[bag])
+    digits = np.empty((most_states, most_classes), np.int32)
+    child = np.empty((most_states, most_classes), np.int32)
+    code = np.empty(most_states, np.int64)
+    mass = np.empty(most_states)
     places = 2
-    while places < 2 * most:
+    while places < 2 * most_states:
         places *= 2
     table = np.empty(places, np.int32)
     for bag in index:
@@ -89,7 +95,7 @@ def _pruned(
         offset = tilt(log_p, counts[bag], classes, m, tilted)
         order = _by_best_class(tilted)
         p = tilted[order]
-        if _is_hopeless(p, m[order], most):
+        if _is_hopeless(p, m[order], hope * most[bag]):
             continue
         p = written_out(p, m[order])
         K = len(p)
@@ -103,7 +109,17 @@ def _pruned(
         P, lost = 0.0, 0.0
         for finer in (1.0, _FINER):  # many small losses can be too much together
             P, lost = _forward(
-                p, n, rest, begins, digits, code, mass, child, table, first, finer * cut * likely
+                p,
+                n,
+                rest,
+                begins,
+                digits,
+                code[: most[bag]],
+                mass,
+                child,
+                table,
+                first,
+                finer * cut * likely,
             )
             if lost == np.inf or lost <= tolerance * P:
                 break
@@ -122,21 +138,20 @@ def _pruned(
 
 
 @inline
-def _is_hopeless(p: FloatArray, copies: IntArray, most: int) -> bool:
-    """Whether a bag needs too many states, by a guess that is good to a factor of about three.
+def _is_hopeless(p: FloatArray, copies: IntArray, most: float) -> bool:
+    """Whether a bag needs more states, by a guess that is good to a factor of two or three.
 
-    The counts of the first k instances, given the bag's, spread with the variance v of a bridge;
-    prod_a sqrt(1 + 16 v_a), summed over k, grows with the number of states: they are 50 times its
-    power of .8 (fitted on generated bags of 20 to 300 instances and 3 to 30 classes).
+    The counts of the first k instances, given the bag's, spread with the variance v of a bridge.
+    About 2 prod_a (1 + 10^4 v_a)^.1 states of that layer carry mass (fitted on generated bags of 20
+    to 256 instances and 3 to 30 classes).
     """
     K, A = p.shape
-    largest = (_HOPE * most / 50.0) ** 1.25
     before = np.zeros(A)
     behind = np.zeros(A)
     for k in range(K):
         for a in range(A):
             behind[a] += copies[k] * p[k, a] * (1.0 - p[k, a])
-    volume = 0.0
+    states = 0.0
     for k in range(K):
         for _ in range(copies[k]):
             layer = 1.0
@@ -145,9 +160,9 @@ def _is_hopeless(p: FloatArray, copies: IntArray, most: int) -> bool:
                 before[a] += variance
                 behind[a] = max(behind[a] - variance, 0.0)
                 if before[a] * behind[a] > 0.0:
-                    layer *= np.sqrt(1.0 + 16.0 / (1.0 / before[a] + 1.0 / behind[a]))
-            volume += layer
-            if volume > largest:
+                    layer *= 1.0 + 1e4 / (1.0 / before[a] + 1.0 / behind[a])
+            states += 2.0 * layer**0.1
+            if states > most:
                 return True
     return False
 

@@ -38,6 +38,15 @@ class TableModel(Pictures):
     Attributes:
         classes: class labels.
         fitted: what the model is made of, see `bagwise.tables`.
+
+    >>> import bagwise, pyarrow as pa
+    >>> rows = pa.table({"ward": ["A", "B", "C", "D"] * 4, "age": [20, 60, 30, 65] * 4})
+    >>> counts = pa.table({"ward": ["A", "B", "C", "D"], "no": [4, 0, 4, 0], "yes": [0, 4, 0, 4]})
+    >>> model = bagwise.fit(rows, bag="ward", labels=counts, model="linear", progress=False)
+    >>> model.predict(pa.table({"age": [25, 62]})).to_pylist()
+    ['no', 'yes']
+    >>> model.estimate(rows, by="ward").column_names
+    ['ward', 'class', 'rows', 'share', 'low', 'high', 'robustness']
     """
 
     def __init__(self, fitted: FittedTable, frames: FrameMaker | None = None) -> None:

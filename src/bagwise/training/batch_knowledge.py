@@ -25,6 +25,7 @@ class Known:
         self._labels = data.labels
         self._copies = None if data.bags.weights is None else torch.tensor(data.bags.weights)
         self._parts = parts
+        self._shared = data.shared
         self._messages = None
         if data.shared is not None:
             self._messages = Messages(data.shared, data.bags.n_classes, kept)
@@ -43,6 +44,13 @@ class Known:
         )
         messages = None if self._messages is None else self._messages.of(rows)
         return replace(batch, labels=labels, copies=copies, messages=messages)
+
+    def n_instances(self, rows: torch.Tensor) -> float:
+        """How many instances the mean loss of a batch of these rows is a mean of."""
+        copies = torch.ones(len(rows)) if self._copies is None else self._copies[rows]
+        if self._shared is not None:  # in several groupings, and so in several batches
+            copies = copies / self._shared.degrees[rows]
+        return float(copies.sum())
 
     def of_bags(self, batch: Batch, logits: torch.Tensor) -> Batch:
         """The batch with its bags, where it is a part of one."""

@@ -40,6 +40,9 @@ def shared_batch_norm(
     eps: float = 1e-5,
 ) -> torch.Tensor:
     """`torch.nn.functional.batch_norm` in training mode, with statistics of all workers' rows."""
+    if input.dtype.itemsize < 4:  # of mixed precision: sums over rows need more digits
+        rest = running_mean, running_var, weight, bias, training, momentum, eps
+        return shared_batch_norm(input.float(), *rest).to(input.dtype)
     with torch.no_grad():
         # PyTorch's own step of batch normalization; var_mean takes 5 to 20 times as long.
         mean, var = torch.batch_norm_update_stats(input, None, None, 0.0)

@@ -21,7 +21,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from bagwise.data import BagData
-from bagwise.errors import BagwiseError, InputError
+from bagwise.errors import BagwiseError, InputError, Option
 from bagwise.training.batch_norm import SharedBatchNorm
 from bagwise.training.devices import DEVICE
 
@@ -48,8 +48,12 @@ class Alone:
         """(views * n, C) of all workers' (views * share, C), one view after the other."""
         return logits
 
-    def add_gradients(self, model: nn.Module, n: int) -> None:
-        """After a backward pass over n instances: the gradient becomes that of all of them."""
+    def share_of_loss(self, n: int) -> float:
+        """What to multiply the loss of n instances by, so that the workers' gradients add up."""
+        return 1.0
+
+    def add_gradients(self, model: nn.Module) -> None:
+        """Before a step: the gradient becomes the sum of all workers' gradients."""
 
     def sum(self, numbers: torch.Tensor) -> torch.Tensor:
         """Of all workers' numbers."""
@@ -76,6 +80,9 @@ class Alone:
     def begin_epoch(self, seed: int, epoch: int) -> None:
         """Let the generators of PyTorch, which dropout draws from, differ between workers."""
 
+    def check_compiled(self, model: nn.Module) -> None:
+        """Refuse to compile what a compiler would make something else of."""
+
 
 class Together(Alone):
     """The workers of the default process group."""
@@ -92,7 +99,7 @@ class Together(Alone):
 
     def logits(self, model: nn.Module, inputs: torch.Tensor, n: int) -> torch.Tensor:
         """Batch normalization has the statistics of all workers' instances."""
-        if n < self.size or not any(isinstance(module, _BatchNorm) for module in model.modules()):
+        if n < self.size or not _normalizes_by_batch(model):
             return super().logits(model, inputs, n)
         with SharedBatchNorm():
             return super().logits(model, inputs, n)
@@ -104,8 +111,12 @@ class Together(Alone):
         whole: torch.Tensor = _Gather.apply(logits, n, views, self.rank, self.size)  # type: ignore[no-untyped-call]
         return whole
 
+    def share_of_loss(self, n: int) -> float:
+        """Fewer instances than workers are computed by each of them."""
+        return 1 / self.size if n < self.size else 1.0
+
     @torch.no_grad()
-    def add_gradients(self, model: nn.Module, n: int) -> None:
+    def add_gradients(self, model: nn.Module) -> None:
         """One message has all gradients, and who has any: a weight nobody used stays without."""
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         parts = [
@@ -115,10 +126,9 @@ class Together(Alone):
         message = torch.cat([part.reshape(-1) for part in parts] + [used.to(parts[0])])
         dist.all_reduce(message)
         *sums, used = torch.split(message, [part.numel() for part in parts] + [len(parts)])
-        copies = self.size if n < self.size else 1  # how often each instance was computed
         for weight, total, users in zip(weights, sums, used.tolist(), strict=True):
             if users:
-                weight.grad = (total / copies).reshape(weight.shape).to(weight)
+                weight.grad = total.reshape(weight.shape).to(weight)
 
     def sum(self, numbers: torch.Tensor) -> torch.Tensor:
         """Of all workers' numbers, on the CPU."""
@@ -177,6 +187,20 @@ class Together(Alone):
         if not self.is_first:
             mixed = np.random.SeedSequence([seed, epoch, self.rank]).generate_state(1).item()
             torch.manual_seed(mixed)
+
+    def check_compiled(self, model: nn.Module) -> None:
+        """Compiled batch normalization would have each worker's own statistics."""
+        if _normalizes_by_batch(model):
+            raise InputError(
+                "the model has batch normalization, which cannot be compiled for several workers; "
+                "leave out ",
+                Option("compile"),
+                ", or normalize in another way (LayerNorm, GroupNorm).",
+            )
+
+
+def _normalizes_by_batch(model: nn.Module) -> bool:
+    return any(isinstance(module, _BatchNorm) for module in model.modules())
 
 
 class _Gather(torch.autograd.Function):

@@ -17,7 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from bagwise.augmentations import Augment, find_augmentation
 from bagwise.bags.arrays import IntArray
 from bagwise.data import BagData, Inputs
-from bagwise.data.inputs import feed, kept_on, on_device
+from bagwise.data.inputs import feed, kept_on, on_device, take
 from bagwise.errors import InputError
 from bagwise.limits import LIMITS, Limits
 from bagwise.methods import Batch, Method, make_method
@@ -28,10 +28,12 @@ from bagwise.training.bag_parts import Parts
 from bagwise.training.batch_knowledge import Known
 from bagwise.training.best import best_row
 from bagwise.training.callbacks import Callback
+from bagwise.training.compiling import compiled
 from bagwise.training.distributed import workers_of
 from bagwise.training.evaluation import measures, totals
 from bagwise.training.memory import instances_that_fit
 from bagwise.training.optimizers import Schedule, new_optimizer, state_layout
+from bagwise.training.precision import check_precision, computing_in, is_hopeless, new_scaler, step
 from bagwise.training.randomness import seeded
 from bagwise.training.requirements import (
     check_arguments,
@@ -137,6 +139,7 @@ def train(
         )
     group = workers_of(device)
     group.require_same(_outline(method, options, data, validation, test))
+    check_precision(model, options.precision, device)
     model.to(device)
     group.make_alike(model)
     inputs = kept_on(data.inputs, device)
@@ -151,12 +154,20 @@ def train(
         parts = {
             name: part for name, part in (("val", validation), ("test", test)) if part is not None
         }
+        forward = model
+        if options.compile:
+            group.check_compiled(model)
+            first = take(inputs, torch.arange(min(options.batch_instances, len(data))))
+            forward = compiled(model, on_device(first, device), options.precision, device)
         shards = {name: group.shard(part) for name, part in parts.items()}
         state = RunState(
             model=model,
+            forward=forward,
             average=None if options.average is None else averaged(model, options.average),
             optimizer=new_optimizer(options, model.parameters()),
             optimizer_layout=state_layout(options),
+            scaler=new_scaler(options.precision, device),
+            precision=options.precision,
             method=method,
             generator=torch.Generator().manual_seed(options.seed),
             device=device,
@@ -250,7 +261,7 @@ def _epoch(
     state.group.begin_epoch(options.seed, epoch)
     method.begin_epoch(epoch, state.generator)
     known.begin_epoch()
-    tally = Tally(epoch, state.device)
+    tally = Tally(epoch, state.device, state.precision)
     augment = find_augmentation(options.augment)
     drawn = method.batches(data, options.batch_instances, state.generator, bags, most)
     batches, ahead = itertools.tee(_full(drawn) if options.drop_last else drawn)
@@ -258,20 +269,21 @@ def _epoch(
     viewed = augment is not None or method.has_second_view
     wanted = (batch.rows if viewed else state.group.share(batch.rows) for batch in ahead)
     fed = feed(inputs, wanted, options.workers, state.generator)
-    for batch, found in zip(batches, fed, strict=True):
+    while together := tuple(itertools.islice(batches, options.accumulate_batches)):
         schedule.before_step((epoch - 1 + tally.seen / data.bags.total) / options.epochs)
-        batch = known.of_rows(batch)
-        views = [on_device(found, state.device)]
-        if viewed:
-            views = [state.group.share(view) for view in _views(state, views[0], augment)]
-        model.train(len(batch.rows) > 1)  # batch normalization has no statistics of one row
-        logits, batch = _forward(state, views, batch)
-        loss = _step(state, logits, batch, known, options.clip, tally)
-        if state.average is not None:
-            state.average.update_parameters(model)
-        state.steps += 1
-        tally.add(loss, logits.detach(), batch)
-        bar.step(tally.seen / data.bags.total)
+        state.optimizer.zero_grad()
+        sizes = [known.n_instances(batch.rows) for batch in together]
+        for batch, size in zip(together, sizes, strict=True):
+            batch = known.of_rows(batch)
+            views = [on_device(next(fed), state.device)]
+            if viewed:
+                views = [state.group.share(view) for view in _views(state, views[0], augment)]
+            model.train(len(batch.rows) > 1)  # batch normalization has no statistics of one row
+            logits, batch = _forward(state, views, batch)
+            loss = _backward(state, logits, batch, known, size / sum(sizes), tally)
+            tally.add(loss, logits.detach(), batch)
+            bar.step(tally.seen / data.bags.total)
+        _step(state, options.clip, tally)
     row: Row = {"epoch": epoch, **tally.means(), "lr": schedule.rate}
     if data.labels is not None:
         row["train_accuracy"] = tally.accuracy()
@@ -304,7 +316,8 @@ def _forward(
 ) -> tuple[torch.Tensor, Batch]:
     """The logits of a batch, and the batch with those of further views, if the method asks."""
     # All at once: batch normalization then has one idea of what inputs look like.
-    logits = _logits(state, state.model, views, len(batch.rows))
+    model = state.forward if state.model.training else state.model
+    logits = _logits(state, model, views, len(batch.rows))
     if len(views) > 1:
         logits, second = logits.tensor_split(2)
         batch = replace(batch, second_logits=second)
@@ -321,31 +334,44 @@ def _forward(
 def _logits(state: RunState, model: nn.Module, views: list[torch.Tensor], n: int) -> torch.Tensor:
     """(views * n, C) of a batch of n instances, of which the views are this worker's share."""
     inputs = views[0] if len(views) == 1 else torch.cat(views)
-    with dtypes_named(model, inputs):
+    with dtypes_named(model, inputs), computing_in(state.precision, state.device):
         logits = state.group.logits(model, inputs, n)
     check_logits(logits, len(inputs), state.n_classes)
+    if state.precision != "full":
+        logits = logits.float()
     return state.group.gather(logits, n, len(views))
 
 
-def _step(
+def _backward(
     state: RunState,
     logits: torch.Tensor,
     batch: Batch,
     known: Known,
-    clip: float | None,
+    share: float,
     tally: Tally,
 ) -> torch.Tensor:
-    """One step of the optimizer; returns the loss before it."""
+    """The loss of a batch; its gradient is added, times the batch's share of the step."""
     loss = tally.watched(
         logits, lambda: checked_loss(state.method, logits, known.of_bags(batch, logits))
     )
-    state.optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
-    state.group.add_gradients(state.model, len(batch.rows))
+    share *= state.group.share_of_loss(len(batch.rows))
+    state.scaler.scale(loss if share == 1 else share * loss).backward()  # type: ignore[no-untyped-call]
+    return loss.detach()
+
+
+def _step(state: RunState, clip: float | None, tally: Tally) -> None:
+    """One step of the optimizer, which the averaged model follows."""
+    state.group.add_gradients(state.model)
+    state.scaler.unscale_(state.optimizer)
     if clip is not None:
         nn.utils.clip_grad_norm_(state.model.parameters(), clip)
-    state.optimizer.step()
-    return loss.detach()
+    if not step(state.scaler, state.optimizer):
+        if is_hopeless(state.scaler):
+            raise tally.diverged("the gradient")
+        return
+    if state.average is not None:
+        state.average.update_parameters(state.model)
+    state.steps += 1
 
 
 def _finished(state: RunState, options: TrainingOptions) -> bool:

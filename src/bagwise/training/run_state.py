@@ -20,8 +20,10 @@ from bagwise.training.averaging import set_steps
 from bagwise.training.distributed import Alone
 from bagwise.training.randomness import restore, states
 from bagwise.training.tensor_files import load_tensors, prefixed, save_tensors, without_prefix
+from bagwise.training_options import Precision
 
 CHECKPOINT = "checkpoint.safetensors"
+_SCALER = {"scale": "scale", "steps": "_growth_tracker"}  # what of a scaler's state changes
 
 
 @dataclass
@@ -29,7 +31,10 @@ class RunState:
     """A training run between two epochs.
 
     Attributes:
+        forward: the model, compiled if it is to be.
         optimizer_layout: what it keeps of a parameter, see `state_layout`.
+        scaler: of gradients in half precision; others it leaves as they are.
+        precision: in which the model computes.
         generator: of everything that a run draws itself.
         device: whose generators are part of the state.
         measures: what every row of the history has beside the training's own columns.
@@ -37,9 +42,12 @@ class RunState:
     """
 
     model: nn.Module
+    forward: nn.Module
     average: AveragedModel | None
     optimizer: torch.optim.Optimizer
     optimizer_layout: dict[str, bool]
+    scaler: torch.amp.GradScaler
+    precision: Precision
     method: Method
     generator: torch.Generator
     device: torch.device
@@ -80,6 +88,9 @@ def save_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
     }
     if numbers:
         facts["optimizer"] = numbers
+    if state.scaler.is_enabled():
+        scaler = state.scaler.state_dict()
+        facts["scaler"] = {name: scaler[key] for name, key in _SCALER.items()}
     save_tensors(folder / CHECKPOINT, tensors, facts)
 
 
@@ -126,6 +137,9 @@ def load_run(folder: Path, state: RunState, identity: dict[str, Any]) -> None:
         saved.setdefault(int(place), {})[key] = value
     groups = state.optimizer.state_dict()["param_groups"]
     state.optimizer.load_state_dict({"state": saved, "param_groups": groups})
+    if state.scaler.is_enabled():
+        changed = {key: facts["scaler"][name] for name, key in _SCALER.items()}
+        state.scaler.load_state_dict(state.scaler.state_dict() | changed)
     state.generator.set_state(tensors["random.order"])
     restore(without_prefix("random", tensors), state.device)
     state.history = facts["history"]
@@ -137,10 +151,10 @@ def _check_facts(facts: dict[str, Any], state: RunState) -> None:
     losses = {name: number(high=math.inf) for name in state.measures}
     own = {"epoch": whole(1), "train_loss": number(), "lr": number(0), "seconds": number(0)}
     rows = list_of(record(own | losses, others=any_number), 1)
-    record(
-        {"identity": anything, "history": rows, "best_epoch": whole(1), "steps": whole()},
-        {"optimizer": record({}, others=any_number)},
-    )(facts, "")
+    needed = {"identity": anything, "history": rows, "best_epoch": whole(1), "steps": whole()}
+    if state.scaler.is_enabled():
+        needed["scaler"] = record({"scale": number(above=0), "steps": whole()})
+    record(needed, {"optimizer": record({}, others=any_number)})(facts, "")
     parameters = sum(len(group["params"]) for group in state.optimizer.param_groups)
     for name in facts.get("optimizer", {}):
         place, dot, _ = name.partition(".")

@@ -15,6 +15,7 @@ from torch import nn
 from bagwise.autograd.bag_tensors import weighted
 from bagwise.errors import BagwiseError
 from bagwise.methods import Batch
+from bagwise.training_options import Precision
 
 
 class DivergedError(BagwiseError, RuntimeError):
@@ -27,9 +28,10 @@ _FIRST = "epoch 1, batch 1"
 class Tally:
     """Losses and hits of the steps of an epoch."""
 
-    def __init__(self, epoch: int, device: torch.device) -> None:
+    def __init__(self, epoch: int, device: torch.device, precision: Precision = "full") -> None:
         self.seen = 0
         self._epoch = epoch
+        self._precision = precision
         self._at_once = device.type == "cpu"
         self._sizes: list[int] = []
         self._losses: list[torch.Tensor] = []
@@ -37,19 +39,24 @@ class Tally:
         self._right: list[torch.Tensor] = []
         self._known: list[torch.Tensor] = []
 
+    def diverged(self, what: str, batch: int | None = None) -> DivergedError:
+        """The error that something is not finite, in a batch or in the last one that was added."""
+        place = f"epoch {self._epoch}, batch {batch or max(len(self._sizes), 1)}"
+        return diverged(what, place, self._precision)
+
     def watched(self, logits: torch.Tensor, loss: Callable[[], torch.Tensor]) -> torch.Tensor:
         """The loss of the next step; what is not finite is refused as soon as it is known."""
-        place = f"epoch {self._epoch}, batch {len(self._sizes) + 1}"
+        batch = len(self._sizes) + 1
         if self._at_once and not logits.isfinite().all():
-            raise diverged("the model's output", place)
+            raise self.diverged("the model's output", batch)
         try:
             value = loss()
         except ValueError:  # of whatever kind: NaN is its cause if there is any
             if logits.isfinite().all():
                 raise
-            raise diverged("the model's output", place) from None
+            raise self.diverged("the model's output", batch) from None
         if self._at_once and not math.isfinite(value.item()):
-            raise diverged("the loss", place)
+            raise self.diverged("the loss", batch)
         return value
 
     def add(self, loss: torch.Tensor, logits: torch.Tensor, batch: Batch) -> None:
@@ -70,8 +77,7 @@ class Tally:
         finite = torch.stack(self._finite).tolist() if self._finite else [True] * len(losses)
         for number, (loss, whole) in enumerate(zip(losses, finite, strict=True), start=1):
             if not (whole and math.isfinite(loss)):
-                what = "the loss" if whole else "the model's output"
-                raise diverged(what, f"epoch {self._epoch}, batch {number}")
+                raise self.diverged("the loss" if whole else "the model's output", number)
         total = sum(loss * size for loss, size in zip(losses, self._sizes, strict=True))
         return {"train_loss": total / self.seen}
 
@@ -88,8 +94,13 @@ def refuse_broken(model: nn.Module, place: str) -> None:
         raise diverged("a weight", place)
 
 
-def diverged(what: str, place: str) -> DivergedError:
+def diverged(what: str, place: str, precision: Precision = "full") -> DivergedError:
     """The error that says what became NaN, where, and what to do."""
+    if precision == "fp16":
+        return DivergedError(
+            f"{what} became NaN or infinite in {place}. Numbers of fp16 end at 65504: use bf16, or "
+            "the full precision, standardize the inputs, or lower the learning rate."
+        )
     if place == _FIRST:
         return DivergedError(
             f"{what} became NaN or infinite in {place}, before anything was learned. Are all "

@@ -17,6 +17,7 @@ from bagwise.likelihood.mixing import drawn_counts, mean_softmax
 from bagwise.likelihood.objective import log_likelihoods_with_effects
 from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.posterior import bag_posterior, log_likelihoods
+from bagwise.posterior.auto import AUTO_STATES
 from bagwise.posterior.poisson_binomial import count_intervals, count_probabilities
 from bagwise.tables.assess.baseline import baseline_log_likelihoods
 from bagwise.tables.model.fit_facts import (
@@ -185,7 +186,8 @@ def _expected_by_both(log_probs: FloatArray, bags: Bags) -> FloatArray:
     counts = np.empty((len(bags), bags.n_classes))
     for index in bags.batches(_CHUNK):
         rows, some = bags.rows(index), bags.select(index)
-        weights = bag_posterior(log_probs[rows].astype(np.float64), some).weights
+        log_p = log_probs[rows].astype(np.float64)
+        weights = bag_posterior(log_p, some, max_states=AUTO_STATES).weights
         counts[index] = np.add.reduceat(some.copies[:, None] * weights, some.offsets[:-1])
     return counts
 

@@ -10,6 +10,7 @@ from scipy.special import expit, logit
 
 from bagwise.bags import FloatArray, IntArray
 from bagwise.posterior import bag_posterior
+from bagwise.posterior.auto import AUTO_STATES
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.use.estimated_rows import EstimatedRows
 
@@ -63,7 +64,7 @@ def _means(model: FittedTable, rows: EstimatedRows) -> FloatArray:
         X, bags = rows.counted
         for index in bags.batches(_ROWS):
             own, some = bags.rows(index), bags.select(index)
-            p = bag_posterior(model.log_probs(X[own]), some).weights
+            p = bag_posterior(model.log_probs(X[own]), some, max_states=AUTO_STATES).weights
             np.add.at(sums, rows.groups[own], some.copies[:, None] * p)
     else:
         for part in rows.parts():

@@ -10,6 +10,7 @@ from bagwise.bags import Bags, FloatArray, Groupings, IntArray
 from bagwise.errors import warn_user
 from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import bag_posterior, most_probable_labeling
+from bagwise.posterior.auto import AUTO_STATES
 from bagwise.posterior.proved import prove
 from bagwise.progress import RowProgress
 from bagwise.tables.encode.columns import Surprises
@@ -133,7 +134,7 @@ def _labels(
         own, some = bags.rows(index), bags.select(index)
         part = log_probs[own].astype(np.float64)
         if model.known_bags is None or some.is_sharp.all():
-            found = bag_posterior(part, some)
+            found = bag_posterior(part, some, max_states=AUTO_STATES)
             posterior[own], bound[index] = found.weights, found.bound
         else:
             from scipy.special import log_softmax  # seldom needed, and long to import
@@ -155,10 +156,12 @@ def _labels_of_groupings(
 ) -> tuple[npt.NDArray[np.float32], IntArray]:
     """The same given the counts of several groupings; labels have the counts of the first one."""
     none = np.zeros((len(groupings), *log_probs.shape))
-    found = bag_posterior(log_probs, groupings, messages=none)
+    found = bag_posterior(log_probs, groupings, messages=none, max_states=AUTO_STATES)
     if not found.converged:
         messages = found.messages
-        found = bag_posterior(log_probs, groupings, messages=messages, damping=0.6)
+        found = bag_posterior(
+            log_probs, groupings, messages=messages, damping=0.6, max_states=AUTO_STATES
+        )
     if not found.converged:
         warn_user(
             "what the groupings say of single rows did not settle: the probabilities given all "

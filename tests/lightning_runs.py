@@ -1,4 +1,4 @@
-"""A loop of Lightning on two processes, as docs/pytorch.md shows it; a folder keeps what it saw."""
+"""Runs of examples/lightning_loop.py on two processes; a folder keeps what they saw."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import lightning
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import nn
-from torch.utils.data import DataLoader
 
-from bagwise import BagBatchSampler, BagDataset, Bags, cc_loss, collate_bags
+from bagwise import BagDataset, Bags
+
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
+from lightning_loop import BagClassifier
 
 SIZES = [1, 4, 2, 5, 3, 2, 6, 1, 2, 4, 3, 5]
 BAGS = Bags.from_labels(torch.arange(sum(SIZES)) % 3, SIZES)
@@ -35,30 +37,16 @@ def network() -> nn.Linear:
     return model
 
 
-class Module(lightning.LightningModule):
+class Module(BagClassifier):
+    """The example's, with what it saw: the last column of the inputs is the row's number."""
+
     def __init__(self, workers: int = 0) -> None:
-        super().__init__()
-        self.network = network()
+        super().__init__(network(), BagDataset(inputs(), BAGS), max_instances=8, workers=workers)
         self.seen: list[dict[str, Any]] = []
-        # In the constructor: there is no process group yet.
-        self.sampler = BagBatchSampler(BAGS, max_instances=8, seed=3)
-        self.workers = workers
 
-    def train_dataloader(self) -> Any:
-        return DataLoader(
-            BagDataset(inputs(), BAGS),
-            batch_sampler=self.sampler,
-            collate_fn=collate_bags,
-            num_workers=self.workers,
-            persistent_workers=self.workers > 0,
-        )
-
-    def training_step(self, batch: Any, _: int) -> torch.Tensor:
+    def training_step(self, batch: Any, index: int) -> torch.Tensor:
         x, bags = batch
-        total = torch.tensor(float(bags.n_instances))
-        torch.distributed.all_reduce(total)
-        loss = cc_loss(self.network(x[:, :5]), bags, reduction="sum") * self.trainer.world_size
-        loss = loss / total
+        loss = super().training_step((x[:, :5], bags), index)
         rows = x[:, 5].long().tolist()
         self.seen.append({"epoch": self.current_epoch, "rows": rows, "loss": loss.item()})
         return loss
