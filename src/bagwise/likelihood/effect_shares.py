@@ -188,7 +188,7 @@ class EffectSums:
         known: IntArray = np.union1d(self._pairs, codes)
         of_pairs: FloatArray = np.zeros((len(known), *slopes.shape[1:]))
         of_pairs[np.searchsorted(known, self._pairs)] = self._of_pairs
-        place: IntArray = np.asarray(np.searchsorted(known, codes), np.int64)
+        place = np.searchsorted(known, np.asarray(codes))
         np.add.at(of_pairs, place[pair.ravel()], slopes)
         self._pairs, self._of_pairs = known, of_pairs
 

@@ -19,7 +19,8 @@ from bagwise.likelihood.coefficient_covariance import Covariance, SlopeSums
 _REPEATED = 8  # labels that are drawn for each draw of coefficients
 _ROWS = 16_384  # whose probabilities are held at a time
 _NORMAL = 1.959963984540054
-_CELLS = 4_000_000  # numbers that are held at a time
+_CELLS = 4_000_000  # labels that are drawn at a time
+_SLOPES = 4_000_000  # derivatives of shares that are held at a time
 _LEAST = 1e-6  # share whose logit is taken
 
 Part = tuple[npt.NDArray[Any], IntArray, IntArray]
@@ -180,7 +181,7 @@ class Stretch:
     def __init__(self, covariance: Covariance, n_groups: int) -> None:
         size, C = covariance.matrix.shape[:2]
         self._covariance, self._groups = covariance, n_groups
-        self._at_once = max(_CELLS // (size * C * C), 1)
+        self._at_once = max(_SLOPES // (size * C * C), 1)
         self._found = np.empty((n_groups, C))
         self._sums: SlopeSums | None = None
 

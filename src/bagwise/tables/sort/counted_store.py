@@ -18,7 +18,13 @@ from bagwise.tables.labels.label_file import LabelTable
 from bagwise.tables.match.bag_codes import bag_codes
 from bagwise.tables.match.bag_table import MatchedRows
 from bagwise.tables.read.row_source import RowSource
-from bagwise.tables.sort.sorted_table import CODES, Reading, match_codes, refuse_small_budget
+from bagwise.tables.sort.sorted_table import (
+    CODES,
+    matched,
+    refuse_small_budget,
+    row_totals,
+    rows_of_bags,
+)
 from bagwise.tables.sort.sorting import Batches, sorted_rows
 from bagwise.tables.sort.store import Store
 
@@ -69,15 +75,9 @@ class CountedStore:
 
     def some(self, names: Sequence[str], encode: Encode, index: IntArray) -> Inputs:
         """Numbers of the rows of some bags, in memory, sorted by bag."""
-        wanted = np.full(len(self.rows.targets.bags) + 1, -1)
-        wanted[index] = np.arange(len(index))
-        parts, places = [], []
-        for own, encoded in self._batches(names, encode):
-            place = wanted[own]
-            if (there := place >= 0).any():
-                parts.append(encoded()[there])
-                places.append(place[there])
-        found: Inputs = np.concatenate(parts)[np.argsort(np.concatenate(places), kind="stable")]
+        n_bags = len(self.rows.targets.bags)
+        places, rows = rows_of_bags(self._batches(names, encode), n_bags, index)
+        found: Inputs = rows[np.argsort(places, kind="stable")]
         return found
 
     def _batches(self, names: Sequence[str], encode: Encode) -> Batches:
@@ -115,8 +115,10 @@ def counted_store(
                 file.write(codes.data)
                 n += len(codes)
         of_rows = np.asarray(np.memmap(path, np.int32, "r", shape=(n,)))
-        reading = Reading(of_rows, list(numbers), columns, None)
-        rows, bag_of_code = match_codes(reading, labels, source.name, skip_unmatched)
+        totals = row_totals(of_rows, len(numbers))
+        rows, bag_of_code = matched(
+            columns, list(numbers), totals, labels, source.name, skip_unmatched
+        )
         refuse_small_budget(rows.targets.bags, budget, source.limits)
 
         def bag_of_row(first: int, end: int) -> npt.NDArray[np.int64]:

@@ -94,7 +94,14 @@ def read_sorted(
     source.require(asked.key)
     limits = source.limits
     reading = _read(source, asked, store, progress)
-    rows, bag_of_code = match_codes(reading, labels, source.name, asked.skip_unmatched)
+    rows, bag_of_code = matched(
+        reading.columns,
+        reading.names,
+        row_totals(reading.codes, len(reading.names)),
+        labels,
+        source.name,
+        asked.skip_unmatched,
+    )
     rows = without_absent_classes(rows, labels.source)
     bags = rows.targets.bags
     refuse_small_budget(bags, budget, limits)
@@ -209,22 +216,12 @@ def warn_again(notes: Sequence[list[Any]]) -> None:
         warn_user(BagwiseWarning(*parts))
 
 
-def match_codes(
-    reading: Reading, labels: LabelTable, name: str, skip_unmatched: bool
-) -> tuple[MatchedRows, IntArray]:
-    """What is known of the bags, and (number of names + 1,) the place of each among them, -1 for
-    those that are left out, and for -1.
-    """
-    rows_of = _rows_of(reading)
-    return matched(reading.columns, reading.names, rows_of, labels, name, skip_unmatched)
-
-
-def _rows_of(reading: Reading) -> IntArray:
+def row_totals(codes: npt.NDArray[np.int32], n_names: int) -> IntArray:
     """(number of names + 1,) rows of each bag, those of no bag last."""
-    rows_of = np.zeros(len(reading.names) + 1, dtype=np.int64)
-    for start in range(0, len(reading.codes), _ROWS):
-        some = reading.codes[start : start + _ROWS]
-        rows_of += np.bincount(np.where(some < 0, len(reading.names), some), minlength=len(rows_of))
+    rows_of = np.zeros(n_names + 1, dtype=np.int64)
+    for start in range(0, len(codes), _ROWS):
+        some = codes[start : start + _ROWS]
+        rows_of += np.bincount(np.where(some < 0, n_names, some), minlength=len(rows_of))
     return rows_of
 
 

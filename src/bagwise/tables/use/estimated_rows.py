@@ -239,5 +239,10 @@ class _Columns:
         self._stored, self._which = stored, which
 
     def __getitem__(self, rows: Any) -> npt.NDArray[Any]:
-        found = self._stored.take(rows)[:, self._which]
-        return found if isinstance(self._which, slice) else found.astype(np.int64)
+        if isinstance(self._which, slice):
+            return self._stored.take(rows)[:, self._which]
+        found = np.empty(len(rows), dtype=np.int64)
+        for first in range(0, len(rows), _ROWS):  # of each row all is read
+            some = slice(first, first + _ROWS)
+            found[some] = self._stored.take(rows[some])[:, self._which]
+        return found
