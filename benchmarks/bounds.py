@@ -33,7 +33,7 @@ REFERENCES = 4
 COLUMNS = (
     "epochs",
     "bags",
-    "2^16 (default): proved, CPU ms a bag",
+    "2^16: proved, CPU ms a bag",
     "2^20",
     "2^23",
     "bethe's L1 distance: most, mean",

@@ -172,8 +172,5 @@ def section(pictures: Path, tiny: bool) -> str:
         )
     return (
         f"## Other software\n\n{INSTANCES} instances of {CLASSES} classes, double precision.\n\n"
-        f"{shown}\n" + "\n".join(parts) + "\nA bag of 8 has up to 40,320 labelings.\n\n"
-        "[llp-learn](https://pypi.org/project/llp-learn) (DLLP, LLP-VAT, LLPFC, MixBag) is not\n"
-        "measured: 1.6.0 asks for torch 2.0, numpy 1.24, scikit-learn 1.2 and joblib 1.2, and does "
-        "not install\nbeside the versions of `constraints.txt`.\n"
+        f"{shown}\n" + "\n".join(parts) + "\nA bag of 8 has up to 40,320 labelings.\n"
     )

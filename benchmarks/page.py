@@ -29,6 +29,7 @@ SECTIONS = (
     "groupings",
     "bounds",
     "others",
+    "losses",
     "tables",
     "growth",
     "workers",

@@ -103,15 +103,17 @@ def same(shown: str, printed: str) -> bool:
     True
     >>> same("12 of 20", "17 of 20"), same("12 of ...", "13 of 20"), same("12 ...", "of 12")
     (False, True, False)
+    >>> same("... of ...", "12 of 20")
+    True
     """
     shown, printed = (re.sub(r"[\s─━═-]+", " ", text).strip() for text in (shown, printed))
     words, numbers = _NUMBER.sub("#", printed), _NUMBER.findall(printed)
     end = 0
     parts = [part.strip() for part in shown.split("...")]
-    for part in parts:
+    for i, part in enumerate(parts):
         known = _NUMBER.sub("#", part)
         start = words.find(known, end)
-        if start < 0 or (part is parts[0] and start > 0):
+        if start < 0 or (i == 0 and start > 0):
             return False
         if not all(map(_close, _NUMBER.findall(part), numbers[words[:start].count("#") :])):
             return False

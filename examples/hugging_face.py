@@ -74,7 +74,6 @@ def arguments(folder: str, **more: Any) -> TrainingArguments:
     needed = {
         "remove_unused_columns": False,  # else the Trainer drops the counts
         "label_names": ["bags"],  # else it evaluates without a loss
-        "prediction_loss_only": True,  # else it gathers the bags as if they were tensors
         "per_device_train_batch_size": 4,  # bags
         "per_device_eval_batch_size": 4,
         "gradient_accumulation_steps": 2,

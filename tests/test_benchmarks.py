@@ -22,11 +22,12 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "without").mkdir()
     absent = "raise ModuleNotFoundError(\"No module named 'ot'\", name='ot')\n"
     (folder / "without" / "ot.py").write_text(absent)
+    paths = [str(folder / "without"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     out = folder / "measured.md"
-    sections = ["training", "accuracy", "bounds", "others", "growth"]
+    sections = ["training", "steps", "accuracy", "bounds", "others", "losses", "growth"]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--tiny", "--out", str(out), "--only", *sections],
-        env={**os.environ, "PYTHONPATH": str(folder / "without")},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         check=False,
@@ -46,6 +47,11 @@ def test_every_table_has_its_figures(page: Path) -> None:
     steps = cells(text, "| C | K | method |")
     assert [row[:3] for row in steps] == [["3", "4", "rc"], ["3", "4", "cc"]]
     assert all(float(cell) > 0 for row in steps for cell in row[3:6])
+    by_size = cells(text, "| C | K | RC, ms |")
+    assert [row[:2] for row in by_size] == [["3", "2"], ["3", "4"]]
+    assert all(float(cell) > 0 for row in by_size for cell in row[4:7])
+    along = cells(text, "| K | epochs | RC, ms |")
+    assert [row[:2] for row in along] == [["16", "0"], ["16", "1"]]
     (distances,) = cells(text, "| K | s |")
     multinomial, auto = float(distances[2]), float(distances[6])
     assert auto < 1e-3 < multinomial
@@ -87,13 +93,24 @@ def test_other_software_finds_the_same(page: Path) -> None:
         assert float(row[4]) < 1e-12
 
 
+def test_other_losses_are_measured_beside_the_same_formulas(page: Path) -> None:
+    text = page.read_text()
+    rows = cells(text, "| K | loss |")
+    names = ["`cc_loss`", "`rc_loss`", "`dllp_loss`", "PVC by FFT", "3 moments", "plain DLLP"]
+    assert [row[1] for row in rows][: len(names)] == names
+    assert all(float(cell) > 0 for row in rows for cell in row[2:])
+    found = re.search(r"differ from `pvc_loss` and `dllp_loss` by (\S+) at most", text)
+    assert found
+    assert float(found[1]) < 1e-12
+
+
 def test_what_is_not_installed_is_named(page: Path) -> None:
     assert "not measured: ot is not installed." in page.read_text()
 
 
 def test_the_pictures_are_there(page: Path) -> None:
     shown = re.findall(r"!\[.*\]\((.*)\)", page.read_text())
-    assert shown == ["measured/steps.png", "measured/others.png"]
+    assert shown == ["measured/steps.png", "measured/others.png", "measured/losses.png"]
     for name in shown:
         assert (page.parent / name).read_bytes().startswith(b"\x89PNG")
 

@@ -9,7 +9,7 @@ import torch
 from bagwise import Bags, bag_posterior
 from oracles import enumerate_bags, random_bags
 
-ENGINES = ["auto", "exact", "bethe", "multinomial", "transport"]
+ENGINES = ["auto", "exact", "bethe", "multinomial", "transport", "device"]
 INF = float("inf")
 
 

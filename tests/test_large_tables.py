@@ -638,7 +638,6 @@ def test_mistakes_are_named(made: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert "memory is '2'" in refused(*command, "--memory", "2")
     assert "leave --row-labels or --memory out" in refused(*within, "--row-labels", "town")
     assert "choose one of cc," in refused(*within, "--method", "llpfc")
-    assert "leave --ray or --memory out" in refused(*within, "--ray")
     assert "other things than sorted rows" in refused(*within, "--store", made)
     for inside in ("model", "model/rows"):
         assert "within the model's folder" in refused(*within, "--store", tmp_path / inside)

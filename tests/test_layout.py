@@ -27,6 +27,7 @@ ROOMS = (
 )  # fmt: skip
 DOORS = {
     "posterior/_engine.py": "bagwise.autograd",  # taken where a tensor is given
+    "bags/bags.py": "bagwise.autograd",  # and where bags are sent to a device
     "bags/constructors.py": "bagwise.labels.targets.bag_targets",  # and where bag ids are
 }
 OUTSIDE = ("__init__", "__main__")  # the front door

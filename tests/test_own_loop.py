@@ -105,6 +105,24 @@ class _Strings(Texts):
         return {"text": "a word"}
 
 
+@pytest.mark.parametrize(
+    ("shape", "advice"),
+    [
+        ((4, 2), r"all rows of each bag: bags.select\(index\) has bags.rows\(index\)\.$"),
+        ((9, 3), r"one output for each class\.$"),
+        ((9,), r"also for two: torch.stack\(\[0 \* logit, logit\], 1\)\.$"),
+        ((9, 1), r"also for two: torch.stack"),
+    ],
+)
+def test_logits_of_a_wrong_shape_come_with_advice(shape: tuple[int, ...], advice: str) -> None:
+    with pytest.raises(
+        ValueError, match=rf"these bags have 9 instances and 2 classes\. .*{advice}"
+    ):
+        cc_loss(torch.zeros(shape), BAGS)
+    logit = torch.zeros(9, requires_grad=True)
+    cc_loss(torch.stack([0 * logit, logit], 1), BAGS).backward()
+
+
 # --- resuming within an epoch
 
 

@@ -135,7 +135,7 @@ def test_a_fit_in_pieces_that_was_stopped_goes_on_where_it_was(
 ) -> None:
     expected = fit_table(*table, model="linear", limits=LARGE)
     passes: list[int] = []
-    whole_pass = LikelihoodInPieces._pass
+    whole_pass = LikelihoodInPieces.passed
 
     def stopping(likelihood: LikelihoodInPieces, theta: np.ndarray) -> Any:
         passes.append(len(likelihood.bags))
@@ -143,7 +143,7 @@ def test_a_fit_in_pieces_that_was_stopped_goes_on_where_it_was(
             raise KeyboardInterrupt
         return whole_pass(likelihood, theta)
 
-    monkeypatch.setattr(LikelihoodInPieces, "_pass", stopping)
+    monkeypatch.setattr(LikelihoodInPieces, "passed", stopping)
     stop = 6
     with pytest.raises(KeyboardInterrupt):
         fit_table(*table, model="linear", out=tmp_path / "m", limits=LARGE)

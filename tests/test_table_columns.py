@@ -325,10 +325,10 @@ def test_a_sample_is_all_values_while_they_are_few_and_fair_after() -> None:
     sample = _Sample()
     values = np.arange(40_000.0)
     for part in np.split(values, 8):
-        sample.add(part)
+        sample.add(part, part.astype(int))
     np.testing.assert_array_equal(sample.values(), values)
     for part in np.split(np.arange(40_000.0, 400_000.0), 60):
-        sample.add(part)
+        sample.add(part, part.astype(int))
     found = sample.values()
     assert 15_000 < len(found) <= 40_000
     assert stats.kstest(found / 400_000, "uniform").pvalue > 1e-3

@@ -73,7 +73,7 @@ axes.set_ylim(-0.9, 4.7)
 axes.set_xlim(0.75, 0.95)
 axes.set_xticks([0.75, 0.8, 0.85, 0.9, 0.95])
 axes.xaxis.set_major_formatter("{x:.0%}")
-axes.set_title("Tweets whose phone is predicted correctly, by what was counted")
+axes.set_title("Tweets whose phone is predicted correctly")
 plt.show()
 
 # %%

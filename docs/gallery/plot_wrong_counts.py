@@ -68,7 +68,7 @@ for bag in model.facts.held_out.bags:
 axes.grid(visible=False)
 axes.set_aspect("equal")
 axes.set_xlim(0, 0.85)
-axes.set_ylim(0, 0.85)
+axes.set_ylim(-0.04, 0.85)
 axes.set_xlabel("predicted share of Trump voters")
 axes.set_ylabel("published share")
 axes.xaxis.set_major_formatter("{x:.0%}")

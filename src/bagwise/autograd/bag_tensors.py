@@ -49,12 +49,20 @@ class BagTensors(NamedTuple):
         return self.sizes, self.low, self.packed, self.weights
 
 
-def tensors_of(bags: Bags) -> BagTensors:
-    """The tensors of bags, made once."""
+def tensors_of(bags: Bags, device: torch.device | None = None) -> BagTensors:
+    """The tensors of bags, made once; on the device where they have been moved to it."""
+    if is_moved(bags, device):
+        moved: BagTensors = bags.on_device.known
+        return moved
     if bags.tensors is None:
         _keep_tensors(bags)
     found: BagTensors = bags.tensors
     return found
+
+
+def is_moved(bags: Bags, device: torch.device | None) -> bool:
+    """Whether `device_bags` has brought the bags to that device."""
+    return bags.on_device is not None and bool(bags.on_device.bag_of_row.device == device)
 
 
 def _not_followed(function: Callable[_P, None]) -> Callable[_P, None]:
@@ -82,6 +90,7 @@ def _keep_tensors(bags: Bags) -> None:
     labels = None if bags.row_labels is None else _shared(bags.row_labels)
     if bags.tensors is not None:  # the same bags, whose labels are known now
         bags.tensors = bags.tensors._replace(labels=labels)
+        bags.packed = bags.on_device = None
         return
     packed = None if bags.potentials is None else _shared(bags.potentials.packed())
     sizes, weights, totals = _shared(bags.sizes), None, None
@@ -115,15 +124,15 @@ def bags_of_tensors(
     return Bags.of_packed(sizes.numpy(), low.numpy(), *more)
 
 
-def expected_counts(bags: Bags) -> torch.Tensor:
+def expected_counts(bags: Bags, device: torch.device | None = None) -> torch.Tensor:
     """`Bags.expected_counts`; whole numbers where the counts are exact."""
-    low, packed = tensors_of(bags).low, tensors_of(bags).packed
+    low, packed = tensors_of(bags, device).low, tensors_of(bags, device).packed
     return low if packed is None else packed[: low.numel()].view_as(low)
 
 
-def most(bags: Bags) -> torch.Tensor:
+def most(bags: Bags, device: torch.device | None = None) -> torch.Tensor:
     """`Bags.max_counts`."""
-    low, packed = tensors_of(bags).low, tensors_of(bags).packed
+    low, packed = tensors_of(bags, device).low, tensors_of(bags, device).packed
     if packed is None:
         return low
     begins = packed[low.numel() : 2 * low.numel() + 1].long()
@@ -140,13 +149,16 @@ def weighted(of_rows: torch.Tensor, weights: torch.Tensor | None) -> torch.Tenso
 
 def bag_of_row(bags: Bags, device: torch.device) -> torch.Tensor:
     """`Bags.bag_of_row`."""
+    if is_moved(bags, device):
+        found: torch.Tensor = bags.on_device.bag_of_row
+        return found
     sizes = tensors_of(bags).sizes.to(device)
     return torch.repeat_interleave(sizes, output_size=bags.n_instances)
 
 
 def others_impossible(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
     """`Bags.others_impossible`."""
-    known = tensors_of(bags).labels
+    known = tensors_of(bags, log_probs.device).labels
     if known is None:
         return log_probs
     labels = known.to(log_probs.device)[:, None]

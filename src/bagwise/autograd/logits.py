@@ -12,7 +12,8 @@ from torch.nn.functional import log_softmax
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from bagwise.autograd.bag_tensors import bag_of_row
-from bagwise.autograd.operator import is_traced
+from bagwise.autograd.device_bags import bring
+from bagwise.autograd.tracing import is_traced
 from bagwise.bags import Bags, Groupings, check_bags
 from bagwise.bags.arrays import shown_row
 from bagwise.errors import InputError, InputTypeError
@@ -49,7 +50,8 @@ def nan_apart(log_p: torch.Tensor, bags: Bags) -> tuple[torch.Tensor, torch.Tens
     rows, with a gradient of NaN, and 0 for others: engines refuse NaN.
     """
     # A sum of logarithms of probabilities is NaN if one of them is.
-    if not is_out_of_sight(log_p) and not math.isnan(log_p.detach().sum().item()):
+    seen = log_p.is_cpu and not is_out_of_sight(log_p)  # a device would have to be waited for
+    if seen and not math.isnan(log_p.detach().sum().item()):
         return log_p, 0.0
     is_nan = log_p.isnan().any(-1)
     rows = torch.where(is_nan, log_p.sum(-1), 0)
@@ -69,8 +71,10 @@ def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
     if logits.shape != (bags.n_instances, bags.n_classes):
         raise InputError(
             f"logits has shape {tuple(logits.shape)}, but these bags have {bags.n_instances} "
-            f"instances and {bags.n_classes} classes."
+            f"instances and {bags.n_classes} classes. {_advice(logits, bags)}"
         )
+    if isinstance(bags, Bags):
+        bring(bags, logits.device)
     if (
         isinstance(bags, Bags)
         and len(bags) == 1
@@ -85,6 +89,15 @@ def check_logits(logits: torch.Tensor, bags: Bags | Groupings) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+def _advice(logits: torch.Tensor, bags: Bags | Groupings) -> str:
+    """What to do about logits of a wrong shape."""
+    if logits.dim() == 2 and logits.shape[1] == bags.n_classes:
+        return "Give the logits of all rows of each bag: bags.select(index) has bags.rows(index)."
+    single = logits.numel() == bags.n_instances and bags.n_classes == 2
+    also = ", also for two: torch.stack([0 * logit, logit], 1)" if single else ""
+    return f"A model has one output for each class{also}."
 
 
 def check_stored(stored_log_probs: object, bags: Bags | Groupings) -> None:

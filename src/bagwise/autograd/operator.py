@@ -14,11 +14,14 @@ from typing import Any
 import torch
 
 from bagwise.autograd.bag_tensors import bags_of_tensors, others_impossible, tensors_of, weighted
+from bagwise.autograd.device_engine import is_for_device, posterior_on_device
+from bagwise.autograd.tracing import is_traced, refuse_empty, refuse_forward_mode
 from bagwise.bags import Bags, FloatArray
-from bagwise.errors import InputError
 from bagwise.posterior import most_probable_labeling
 from bagwise.posterior._engine import KERNELS
 from bagwise.posterior._result import Posterior, check_shapes, checked
+from bagwise.posterior.auto import BY_TIME
+from bagwise.posterior.device import MAX_STATES
 
 
 def posterior_of_tensor(
@@ -26,6 +29,8 @@ def posterior_of_tensor(
 ) -> Posterior[torch.Tensor]:
     """Check the input, run an engine (CPU, double precision), bring back tensors."""
     check_shapes(log_probs, bags)
+    if is_for_device(engine, log_probs, bags, None if options[:1] == [BY_TIME] else 0):
+        return posterior_on_device(log_probs, bags, MAX_STATES, None)
     possible = others_impossible(log_probs, bags)
     if is_traced(possible):
         found = _operator(possible, *tensors_of(bags).known, engine, options)
@@ -46,19 +51,6 @@ def labeling_of_tensor(log_probs: torch.Tensor, bags: Bags) -> torch.Tensor:
 def _array(tensor: torch.Tensor) -> FloatArray:
     found: FloatArray = tensor.detach().cpu().double().contiguous().numpy()
     return found
-
-
-def is_traced(tensor: torch.Tensor) -> bool:
-    """Whether someone looks on who must see one operation: a compiler, a tracer, or a tensor that
-    is not plain. To be seen costs a quarter of a millisecond a call.
-    """
-    return (
-        torch.compiler.is_compiling()
-        or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
-        or tensor.is_meta
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._get_tracing_state() is not None
-    )
 
 
 def _computed(
@@ -152,12 +144,7 @@ class _Posterior(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         return (None,) * 4 if grads[0] is None else _backward(ctx, *grads)[:4]
 
-    @staticmethod
-    def jvp(ctx: Any, *_: Any) -> None:
-        raise RuntimeError(
-            "a bag's log-likelihood has no forward-mode derivative (jvp, jacfwd, torch.func.hessian"
-            "); use reverse mode: backward, vjp, jacrev, jacrev(jacrev(f)) for a Hessian."
-        )
+    jvp = staticmethod(refuse_forward_mode)
 
     @staticmethod
     def vmap(
@@ -168,10 +155,7 @@ class _Posterior(torch.autograd.Function):
         engine: str,
         options: list[float],
     ) -> tuple[tuple[torch.Tensor, ...], int]:
-        if info.batch_size == 0:
-            raise InputError(
-                "vmap is over an empty dimension; at least one set of logits is needed."
-            )
+        refuse_empty(info.batch_size)
         found = [
             _Posterior.apply(one, bags, engine, options)  # type: ignore[no-untyped-call]
             for one in log_probs.unbind(dims[0])
@@ -193,7 +177,7 @@ class _PlainPosterior(torch.autograd.Function):
         return output
 
     backward = _Posterior.backward
-    jvp = _Posterior.jvp
+    jvp = staticmethod(refuse_forward_mode)
 
 
 def _by_row(of_bags: torch.Tensor, sizes: torch.Tensor, rows: int) -> torch.Tensor:

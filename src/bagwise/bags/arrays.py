@@ -52,6 +52,13 @@ def refuse_fractions(found: FloatArray, name: str) -> None:
         )
 
 
+_HIDDEN = (
+    "bags are given a tensor whose numbers cannot be read, as those of torch.vmap or of a compiled "
+    "step; make the bags outside. One Bags holds many bags: give a loss the logits of all of them, "
+    '(N, C), and reduction="none" for a value of each.'
+)
+
+
 def plain_array(values: ArrayLike, name: str, ndim: int) -> npt.NDArray[Any]:
     """Numbers of `ndim` dimensions as they are given, in numpy."""
     values = without_torch(values)
@@ -63,6 +70,8 @@ def plain_array(values: ArrayLike, name: str, ndim: int) -> npt.NDArray[Any]:
         array = np.asarray(values)
     except ValueError as error:
         raise InputError(f"{name} has rows of different lengths; give a full table.") from error
+    except RuntimeError as error:  # a list of tensors
+        raise InputError(_HIDDEN) from error
     if array.ndim != ndim:
         expected = {1: "one dimension is", 2: "two dimensions (bags, classes) are"}[ndim]
         raise InputError(f"{name} has shape {array.shape}; {expected} expected.")
@@ -86,7 +95,10 @@ def without_torch(values: Any) -> Any:
     if not is_tensor(values):
         return values
     values = values.detach().cpu()
-    return (values.double() if values.is_floating_point() else values).numpy()
+    try:
+        return (values.double() if values.is_floating_point() else values).numpy()
+    except RuntimeError as error:
+        raise InputError(_HIDDEN) from error
 
 
 def _of_objects(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

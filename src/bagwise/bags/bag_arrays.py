@@ -38,6 +38,10 @@ class BagArrays:
     """B, the number of bags."""
     tensors: Any = None
     """What `autograd` keeps with the object, see there."""
+    packed: Any = None
+    """What is sent to a device, once it is packed; see `autograd.device_bags`."""
+    on_device: Any = None
+    """The same on the device to which it was sent last."""
     when_made: ClassVar[list[Callable[[Any], None]]] = []
     """Called with every new object: so `autograd`, once it is imported, sets `tensors`."""
 

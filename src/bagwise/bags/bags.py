@@ -29,6 +29,7 @@ from bagwise.bags.potentials import join, of_counts
 from bagwise.bags.row_labels import others_impossible, refuse_wrong_labels
 from bagwise.bags.sub_bags import known_of_part
 from bagwise.errors import InputError, Place
+from bagwise.extras import require
 
 
 class Bags(Constructors):
@@ -161,6 +162,37 @@ class Bags(Constructors):
         found = Bags.of_potentials(self.potentials or of_counts(self.min_counts, self.totals))
         labels = self.row_labels
         return found if labels is None else found._labeled(np.repeat(labels, self.copies))
+
+    def to(self, device: Any, non_blocking: bool = False) -> Bags:
+        """The same bags, of which the device has all that losses read there; sent once.
+
+        Losses do so by themselves. To call it earlier, for instance beside the batch's inputs, lets
+        the transfer overlap with other work, and a compiled step needs it. Nothing is to be done
+        for the CPU.
+
+        Args:
+            device: a name or a `torch.device`.
+            non_blocking: do not wait for the transfer; after `pin_memory`.
+
+        >>> bags = Bags([2], [[1, 1]])
+        >>> bags.to("cpu") is bags
+        True
+        """
+        require("torch", "torch")
+        import bagwise.autograd as autograd  # tensors, for those who have them
+
+        autograd.move(self, device, non_blocking)
+        return self
+
+    def pin_memory(self) -> Bags:
+        """The same bags, with what `to` sends in pinned memory: then the host need not wait for the
+        transfer. A `DataLoader` with `pin_memory=True` calls it.
+        """
+        require("torch", "torch")
+        import bagwise.autograd as autograd
+
+        autograd.pin(self)
+        return self
 
     def rows(self, index: ArrayLike) -> IntArray:
         """Rows of the instances of the bags in `index`, bag after bag.

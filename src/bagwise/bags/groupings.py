@@ -268,7 +268,7 @@ def check_bags(bags: object, of_one: str = "") -> None:
 
     >>> check_bags("ward")
     Traceback (most recent call last):
-    bagwise.errors.InputTypeError: bags is a str; bagwise.Bags is expected.
+    bagwise.errors.InputTypeError: bags is a str; Bags(sizes, counts) is expected.
     """
     if isinstance(bags, Groupings) and of_one:
         raise InputTypeError(
@@ -277,7 +277,7 @@ def check_bags(bags: object, of_one: str = "") -> None:
             "each row once for each grouping."
         )
     if not isinstance(bags, (Bags, Groupings)):
-        raise InputTypeError(f"bags is a {type(bags).__name__}; bagwise.Bags is expected.")
+        raise InputTypeError(f"bags is a {type(bags).__name__}; Bags(sizes, counts) is expected.")
 
 
 def _degrees(groupings: list[Grouping]) -> IntArray:

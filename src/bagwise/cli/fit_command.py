@@ -190,7 +190,7 @@ def fit(
         ),
     ] = "cc",
     engine: Annotated[
-        str, typer.Option(help="Of rc and cc: auto, exact, bethe, multinomial, transport.")
+        str, typer.Option(help="Of rc and cc: auto, exact, bethe, multinomial, transport, device.")
     ] = "auto",
     set_: Options = None,
     lr: Annotated[
@@ -220,7 +220,8 @@ def fit(
         typer.Option(
             metavar="SIZE",
             help="For a table larger than memory: how much of it may be used for the rows, 2GB for "
-            "one. They are sorted by bag into a file, and learned from there.",
+            "one; with --ray by each worker. They are sorted by bag into a file, and learned from "
+            "there.",
         ),
     ] = None,
     store: Annotated[
@@ -257,8 +258,9 @@ def fit(
     epochs are chosen by the likelihood of held-out bags. An interrupted fit
     resumes when you rerun the command.
 
-    With --ray or --ray-address the learning rates and parts of the bags that a perceptron is tried
-    on are trained at the same time; the rest is done here. The result is the same.
+    With --ray or --ray-address and --model linear or --memory, the workers of a cluster share the
+    rows, each within that memory, and none comes here. Otherwise the learning rates and parts of
+    the bags that a perceptron is tried on are trained at the same time. The result is the same.
     """
     from bagwise.cli.label_options import counts_given
     from bagwise.cli.terminal import show_fit
@@ -303,6 +305,7 @@ def fit(
             epochs=epochs,
             store=store,
             ray=cluster(ray_address, workers) if there_is_ray else None,
+            workers=workers,
             keep_counts=keep_counts,
             command=masked(shlex.join(["bagwise", *sys.argv[1:]])),
         )

@@ -102,7 +102,8 @@ def collate_bags(items: Sequence[Any]) -> Any:
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise InputTypeError(
                 f"an item of the dataset is a {type(item).__name__}; a pair is expected: the "
-                "instances of a bag (K, ...) and its label counts (C,)."
+                "instances of a bag (K, ...) and its label counts (C,). BagDataset(inputs, bags) "
+                "has such items."
             )
         if isinstance(item[0], Mapping):
             raise InputTypeError(

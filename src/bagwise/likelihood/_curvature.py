@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 
 import numpy as np
 
@@ -120,6 +121,42 @@ def whitened(covariance: FloatArray, slope: FloatArray, rows: FloatArray) -> Non
                 rows[e, j * D + f] = slope[e, f, j]
 
 
+class Curvature:
+    """A'A of information rows A where it is small, else its diagonal; A itself, if it has few rows.
+
+    Those of some bags and of others can be added.
+
+    Args:
+        n_rows: of all bags together, D for each bag.
+        penalty: (P,), all above zero.
+    """
+
+    def __init__(self, n_rows: int, penalty: FloatArray) -> None:
+        P = len(penalty)
+        self.root = 1.0 / np.sqrt(penalty)
+        self.few_rows = n_rows < P
+        self.full = min(n_rows, P) <= _LARGEST
+        self.gram = np.zeros((P, P)) if self.full and not self.few_rows else np.zeros(P)
+        self.kept: list[FloatArray] = []
+
+    def with_rows(self, information: Iterable[FloatArray]) -> Curvature:
+        """Take rows of A into account, (bags, D, P) for some bags at a time."""
+        for rows in information:
+            A = rows.reshape(-1, len(self.root)) * self.root
+            if not self.full:
+                self.gram += (A**2).sum(axis=0)
+            elif self.few_rows:
+                self.kept.append(A)
+            else:
+                self.gram += A.T @ A
+        return self
+
+    def __add__(self, other: Curvature) -> Curvature:
+        both = copy(self)
+        both.gram, both.kept = self.gram + other.gram, self.kept + other.kept
+        return both
+
+
 class Scale:
     """Coordinates phi in which the penalized likelihood bends about equally in all directions.
 
@@ -128,41 +165,23 @@ class Scale:
     with D = diag(penalty), V the eigenvectors of D^-1/2 A'A D^-1/2, s their values and r = (1 + s)
     ^-1/2 - 1. A step of length one in phi is one standard error of a parameter. Where neither A's
     rows nor its columns are few, only the diagonal of A'A is used.
-
-    Args:
-        information: rows of A, (bags, D, P) for some bags at a time.
-        n_rows: how many there are, of D for each bag.
-        penalty: (P,), all above zero.
     """
 
-    def __init__(self, information: Iterable[FloatArray], n_rows: int, penalty: FloatArray) -> None:
-        P = len(penalty)
-        self.root = 1.0 / np.sqrt(penalty)
-        self.vectors = np.zeros((P, 0))
+    def __init__(self, curvature: Curvature) -> None:
+        self.root = curvature.root
+        self.vectors = np.zeros((len(self.root), 0))
         self.factors = np.zeros(0)
-        few_rows = n_rows < P
-        full = min(n_rows, P) <= _LARGEST
-        gram = np.zeros((P, P)) if full and not few_rows else np.zeros(P)
-        kept = []
-        for rows in information:
-            A = rows.reshape(-1, P) * self.root
-            if not full:
-                gram += (A**2).sum(axis=0)
-            elif few_rows:
-                kept.append(A)
-            else:
-                gram += A.T @ A
-        if not full:
-            self.root /= np.sqrt(1.0 + gram)
+        if not curvature.full:
+            self.root = self.root / np.sqrt(1.0 + curvature.gram)
             return
-        if few_rows:
-            A = np.concatenate(kept)
+        if curvature.few_rows:
+            A = np.concatenate(curvature.kept)
             values, left = np.linalg.eigh(A @ A.T)
             used = values > 1e-9 * values[-1]
             values = values[used]
             self.vectors = (A.T @ left[:, used]) / np.sqrt(values)
         else:
-            values, self.vectors = np.linalg.eigh(gram)
+            values, self.vectors = np.linalg.eigh(curvature.gram)
         self.factors = 1.0 / np.sqrt(1.0 + np.maximum(values, 0.0)) - 1.0
 
     def apply(self, phi: FloatArray) -> FloatArray:

@@ -15,11 +15,11 @@ from threadpoolctl import ThreadpoolController
 from bagwise.bags import FloatArray
 
 if TYPE_CHECKING:
-    from bagwise.likelihood.in_pieces import LikelihoodInPieces
+    from bagwise.likelihood.in_pieces import SummedLikelihood
     from bagwise.likelihood.joint_fit import JointLikelihood
     from bagwise.likelihood.objective import BagLikelihood
 
-    Likelihood: TypeAlias = BagLikelihood | JointLikelihood | LikelihoodInPieces
+    Likelihood: TypeAlias = BagLikelihood | JointLikelihood | SummedLikelihood
 
 LOWEST_TAU, HIGHEST_TAU = 1e-3, 20.0  # of a fitted standard deviation of bag effects
 _ITERATIONS = 15  # after which coordinates are chosen anew

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -25,7 +25,7 @@ from bagwise.likelihood._second_derivative import (
 from bagwise.likelihood.coefficient_covariance import MAX_PARAMETERS, Covariance
 from bagwise.likelihood.coefficients import LinearFit
 from bagwise.likelihood.coordinates import contrasts
-from bagwise.likelihood.in_pieces import Read
+from bagwise.likelihood.in_pieces import LikelihoodInPieces, Read, SummedLikelihood
 from bagwise.likelihood.linear_fit import fit_linear, occurring
 from bagwise.likelihood.objective import BagLikelihood, Evaluation, checked_features
 from bagwise.limits import LIMITS, Limits
@@ -124,9 +124,7 @@ def covariance(
     found: Evaluation = point.found
     overlap = None if rows is None else Overlap.of(rows, part)
     sampled = len(bags) if overlap is None else overlap.sampled
-    expected, inverse, outer = _expected(
-        lambda: [(likelihood, found)], theta, problem.penalty, tau, overlap
-    )
+    expected, inverse, outer = _expected(likelihood, theta, found, problem.penalty, tau, overlap)
     if rows is not None and overlap is not None and overlap.clusters is None:
         outer = _positive(outer + cross_terms(likelihood, theta, found, rows), inverse)
     kind = "expected"
@@ -158,19 +156,20 @@ def covariance_in_pieces(read: Read, bags: Bags, fit: LinearFit, *, most: int) -
     (2, 2, 2, 2)
     """
     part, classes = occurring(bags)
-    theta = fit.theta(classes)
+    likelihood = LikelihoodInPieces(read, len(fit.weights), part, most)
+    return covariance_of_sums(likelihood, classes, fit)
+
+
+def covariance_of_sums(
+    likelihood: SummedLikelihood, classes: IntArray, fit: LinearFit
+) -> Covariance:
+    """`covariance_in_pieces` of the likelihood of bags that have these classes."""
+    theta, n_bags = fit.theta(classes), len(likelihood.bags)
     penalty = np.full(theta.shape, fit.ridge)
     penalty[-1] = 0.0  # of intercepts
-
-    def pieces() -> Iterator[tuple[BagLikelihood, Evaluation]]:
-        for index in part.batches(most):
-            X = read(int(part.offsets[index[0]]), int(part.offsets[index[-1] + 1]))
-            likelihood = BagLikelihood(X, part.select(index))
-            yield likelihood, likelihood.evaluate(theta)
-
-    _, inverse, outer = _expected(pieces, theta, penalty, 0.0)
-    sandwich = _sandwich(inverse, outer, len(bags), penalty)
-    return _of_contrasts(fit, sandwich, inverse, classes, len(bags), "expected")
+    inverse = inverse_of(with_penalty(likelihood.information(theta), penalty))
+    sandwich = _sandwich(inverse, likelihood.score_products(theta, inverse), n_bags, penalty)
+    return _of_contrasts(fit, sandwich, inverse, classes, n_bags, "expected")
 
 
 def _of_contrasts(
@@ -236,30 +235,26 @@ def bootstrap_bags(
 
 
 def _expected(
-    pieces: Callable[[], Iterable[tuple[BagLikelihood, Evaluation]]],
+    likelihood: BagLikelihood,
     theta: FloatArray,
+    found: Evaluation,
     penalty: FloatArray,
     tau: float,
-    overlap: Overlap | None = None,
+    overlap: Overlap | None,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """(P, P) the expected information with the penalty (d, D), its inverse, and sum_b g_b g_b'; of
     bags that share rows, a sum over clusters.
     """
-    of_bags: FloatArray = np.zeros((theta.size, theta.size))
-    for likelihood, found in pieces():
-        of_bags += expected_information(likelihood, theta, found, tau)
+    of_bags = expected_information(likelihood, theta, found, tau)
     information = with_penalty(of_bags, penalty)
     inverse = inverse_of(information)
-    outer = np.zeros(inverse.shape)
     degree = 1.0 if overlap is None else overlap.degree
-    for likelihood, found in pieces():
-        # Without a bag, those of its rows in other groupings would pull less, too.
-        scores = leveraged_scores(likelihood, theta, found, tau, degree * inverse)
-        if overlap is not None and overlap.clusters is not None:
-            single, scores = scores, np.zeros((overlap.sampled, scores.shape[1]))
-            np.add.at(scores, overlap.clusters, single)
-        outer += scores.T @ scores
-    return information, inverse, outer
+    # Without a bag, those of its rows in other groupings would pull less, too.
+    scores = leveraged_scores(likelihood, theta, found, tau, degree * inverse)
+    if overlap is not None and overlap.clusters is not None:
+        single, scores = scores, np.zeros((overlap.sampled, scores.shape[1]))
+        np.add.at(scores, overlap.clusters, single)
+    return information, inverse, scores.T @ scores
 
 
 def _positive(outer: FloatArray, inverse: FloatArray) -> FloatArray:

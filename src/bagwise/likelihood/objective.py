@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError, InputTypeError
-from bagwise.likelihood._curvature import Scale, information_rows
+from bagwise.likelihood._curvature import Curvature, Scale, information_rows
 from bagwise.likelihood._effects import integrate, integrate_weighted
 from bagwise.likelihood.coordinates import contrasts
 from bagwise.posterior._kernels import kernel, over_bags
@@ -114,7 +114,8 @@ class BagLikelihood:
                     rows *= np.sqrt(self.bag_weights[part])[:, None, None]
                 yield rows
 
-        return Scale(information(), len(self.bags) * self.basis.shape[1], penalty)
+        curvature = Curvature(len(self.bags) * self.basis.shape[1], penalty)
+        return Scale(curvature.with_rows(information()))
 
     def mean_level(self, coefficients: FloatArray) -> float:
         """The mean over rows of log sum exp of the logits that (d + 1, C) coefficients give."""

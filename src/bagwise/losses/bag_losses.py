@@ -16,6 +16,7 @@ from bagwise.autograd.bag_tensors import (
     tensors_of,
     weighted,
 )
+from bagwise.autograd.device_engine import is_for_device
 from bagwise.autograd.joint_operator import refuse_transforms
 from bagwise.autograd.logits import (
     check_logits,
@@ -26,7 +27,7 @@ from bagwise.autograd.logits import (
     nan_apart,
     refuse_nan_rows,
 )
-from bagwise.autograd.operator import is_traced
+from bagwise.autograd.tracing import is_traced
 from bagwise.bags import Bags, FloatArray, Groupings, check_bags
 from bagwise.errors import InputError
 from bagwise.losses.instance_losses import InstanceLoss, Reduction, reduced, weighted_loss
@@ -132,7 +133,11 @@ def cc_loss(
     check_logits(logits, bags)
     if isinstance(bags, Groupings):
         return _of_groupings(log_probs(logits), bags, engine, reduction, messages, options)
-    log_p, nan = nan_apart(log_probs(logits), bags)
+    log_p = log_probs(logits)
+    # The device engine answers NaN with NaN, without a look at it; others refuse it.
+    limit = options.get("max_states")
+    is_away = not log_p.is_cpu and is_for_device(engine, log_p, bags, limit)
+    log_p, nan = (log_p, 0.0) if is_away else nan_apart(log_p, bags)
     log_likelihood = bag_posterior(log_p, bags, engine, **options).log_likelihood
     return reduced(nan - log_likelihood, reduction, bags.total)
 
@@ -193,12 +198,15 @@ def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean"
         )
     log_p = log_probs(logits)
     bag = bag_of_row(bags, logits.device)
-    sizes, counts = tensors_of(bags).totals.to(log_p), expected_counts(bags).to(log_p)
+    sizes, counts = (
+        tensors_of(bags, log_p.device).totals.to(log_p),
+        expected_counts(bags, log_p.device).to(log_p),
+    )
     # Sums of exponentials relative to each bag's largest, so that no mean underflows.
     top = log_p.new_full((len(bags), bags.n_classes), -math.inf)
     top = top.scatter_reduce(0, bag[:, None].expand_as(logits), log_p.detach(), "amax")
     top = top.clamp(min=torch.finfo(top.dtype).min)
-    terms = weighted((log_p - top[bag]).exp(), tensors_of(bags).weights)
+    terms = weighted((log_p - top[bag]).exp(), tensors_of(bags, logits.device).weights)
     sums = torch.zeros_like(top).index_add(0, bag, terms)
     sums = sums.masked_fill(counts == 0, 1)  # of no weight, and no mean may be the log of nothing
     log_means = sums.log() + top - sizes[:, None].log()
@@ -335,14 +343,14 @@ def pll_cc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mea
     check_bags(bags, "pll_cc_loss")
     check_logits(logits, bags)
     values = -_of_candidates(log_probs(logits), bags).logsumexp(-1)
-    values = weighted(values, tensors_of(bags).weights)
+    values = weighted(values, tensors_of(bags, logits.device).weights)
     of_bags = values.new_zeros(len(bags)).index_add(0, bag_of_row(bags, logits.device), values)
     return reduced(of_bags, reduction, bags.total)
 
 
 def _of_candidates(log_p: torch.Tensor, bags: Bags) -> torch.Tensor:
     """Log-probabilities (N, C) without classes that an instance's bag cannot have."""
-    absent = (most(bags) == 0).to(log_p.device)[bag_of_row(bags, log_p.device)]
+    absent = (most(bags, log_p.device) == 0).to(log_p.device)[bag_of_row(bags, log_p.device)]
     return others_impossible(log_p, bags).masked_fill(absent, -math.inf)
 
 
@@ -355,7 +363,7 @@ def loss_of_bags(
 ) -> torch.Tensor:
     """The loss against weights (N, C), of each bag where nothing is to be reduced."""
     check_same_shape(logits, weights, "weights")
-    weights = weighted(weights, tensors_of(bags).weights)
+    weights = weighted(weights, tensors_of(bags, logits.device).weights)
     if reduction == "mean":
         return weighted_loss(logits, weights, instance_loss, reduction="sum") / bags.total
     values = weighted_loss(logits, weights, instance_loss, reduction=reduction)

@@ -18,6 +18,7 @@ from bagwise.posterior._engine import bridge
 from bagwise.posterior._result import Posterior, Values
 from bagwise.posterior.auto import AUTO_STATES, auto_posterior
 from bagwise.posterior.bethe import bethe_posterior
+from bagwise.posterior.device import device_posterior
 from bagwise.posterior.exact import exact_posterior, lattice_states
 from bagwise.posterior.joint import JointPosterior, posterior_of_groupings
 from bagwise.posterior.labeling import most_probable_labeling
@@ -33,6 +34,7 @@ __all__ = [
     "bag_posterior",
     "bethe_posterior",
     "check_engine",
+    "device_posterior",
     "exact_posterior",
     "lattice_states",
     "log_likelihoods",
@@ -50,6 +52,7 @@ ENGINES["exact"] = exact_posterior
 ENGINES["bethe"] = bethe_posterior
 ENGINES["multinomial"] = multinomial_posterior
 ENGINES["transport"] = transport_posterior
+ENGINES["device"] = device_posterior
 _CHUNK = 500_000  # instances of bags whose likelihood is computed at a time
 _OF_GROUPINGS = [
     name
@@ -62,6 +65,7 @@ _OWN = (
     bethe_posterior,
     multinomial_posterior,
     transport_posterior,
+    device_posterior,
 )
 
 
@@ -90,6 +94,7 @@ def bag_posterior(
     | `bethe`       | belief propagation, with a correction  | 10 K^2             | large bags    |
     | `multinomial` | the paper's approximation              | K C                | RC_Approx ... |
     | `transport`   | entropic optimal transport             | 75 K C             | OT            |
+    | `device`      | as `auto`, where the tensor is         | padded K C T A     | accelerators  |
 
     Each engine is also a function of its own (`exact_posterior`, ...), whose docstring tells more.
 
@@ -99,8 +104,9 @@ def bag_posterior(
         bags: sizes and counts of the bags of these N instances, which are sorted by bag; or several
             `Groupings` of N rows, in the order of the rows.
         engine: a name from the table.
-        **options: the engine's own: `max_states` (auto, exact), `correction`, `tolerance`,
-            `max_iterations` (bethe), `epsilon`, `iterations` (transport). With groupings also
+        **options: the engine's own: `max_states` (auto, exact, device), `correction`, `tolerance`,
+            `max_iterations` (bethe), `epsilon`, `iterations` (transport), `compiled` (device). With
+            groupings also
             `joint`, `max_rounds`, `damping`, `settled` and `messages`: see
             `posterior.joint.posterior_of_groupings`, which says what is computed.
 

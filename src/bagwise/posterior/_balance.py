@@ -23,11 +23,15 @@ def covariance(w: FloatArray, copies: IntArray) -> FloatArray:
     """
     K, A = w.shape
     sigma = np.zeros((A, A))
+    variance = np.zeros(A)  # of their own: 1 - w is accurate where w w' would cancel
     for k in range(K):
         for a in range(A):
             share = copies[k] * w[k, a]
+            variance[a] += share * (1.0 - w[k, a])
             for b in range(A):
-                sigma[a, b] += share * ((1.0 if a == b else 0.0) - w[k, b])
+                sigma[a, b] -= share * w[k, b]
+    for a in range(A):
+        sigma[a, a] = variance[a]
     return sigma
 
 
@@ -39,39 +43,44 @@ def balance(w: FloatArray, n: IntArray | FloatArray, copies: IntArray) -> bool:
     column factors do the rest. They minimize the convex sum_k log sum_a w[k, a] x_a - sum_a n_a log
     x_a, whose gradient is what the columns sum to too much and whose Hessian is the covariance.
     """
-    K, A = w.shape
+    A = w.shape[1]
+    column = np.empty(A)
     last = np.inf
     for _ in range(_SINKHORN_STEPS):
-        error = _left_over(w, n, copies)
+        error = _left_over(w, n, copies, column)
         if error < _BALANCED:
             return True
         if error < _NEAR and error > _SLOW * last:
             break
         last = error
         for a in range(A):
-            column = column_sum(w, a, copies)
-            if column > 0.0:
-                for k in range(K):
-                    w[k, a] *= n[a] / column
-        normalize_rows(w)
-    excess = np.empty(A)
+            column[a] = n[a] / column[a] if column[a] > 0.0 else 1.0
+        _scale(w, column)
     for _ in range(_NEWTON_STEPS):
-        if _left_over(w, n, copies) < _BALANCED:
+        if _left_over(w, n, copies, column) < _BALANCED:
             return True
         sigma = covariance(w, copies)
-        for a in range(A):
-            excess[a] = column_sum(w, a, copies) - n[a]
-            sigma[a, a] += 1e-9 * (n[a] + abs(excess[a])) + 1e-14
-        solve(sigma, excess)
         longest = _LONGEST
         for a in range(A):
-            longest = max(longest, abs(excess[a]))
+            column[a] -= n[a]
+            sigma[a, a] += 1e-9 * (n[a] + abs(column[a])) + 1e-14
+        solve(sigma, column)
         for a in range(A):
-            factor = np.exp(-excess[a] * _LONGEST / longest)
-            for k in range(K):
-                w[k, a] *= factor
-        normalize_rows(w)
-    return _left_over(w, n, copies) < _BALANCED
+            longest = max(longest, abs(column[a]))
+        for a in range(A):
+            column[a] = np.exp(-column[a] * _LONGEST / longest)
+        _scale(w, column)
+    return _left_over(w, n, copies, column) < _BALANCED
+
+
+@inline
+def _scale(w: FloatArray, factor: FloatArray) -> None:
+    """Multiply columns by factors, and rows so that they sum to 1."""
+    K, A = w.shape
+    for k in range(K):
+        for a in range(A):
+            w[k, a] *= factor[a]
+    normalize_rows(w)
 
 
 @inline
@@ -96,10 +105,18 @@ def column_sum(w: FloatArray, a: int, copies: IntArray) -> float:
 
 
 @inline
-def _left_over(w: FloatArray, n: IntArray | FloatArray, copies: IntArray) -> float:
+def _left_over(
+    w: FloatArray, n: IntArray | FloatArray, copies: IntArray, column: FloatArray
+) -> float:
+    """How far column sums, which are put into `column`, are from the counts."""
+    K, A = w.shape
+    column[:] = 0.0
+    for k in range(K):
+        for a in range(A):
+            column[a] += copies[k] * w[k, a]
     worst = 0.0
-    for a in range(len(n)):
-        worst = max(worst, abs(column_sum(w, a, copies) - n[a]))
+    for a in range(A):
+        worst = max(worst, abs(column[a] - n[a]))
     return worst
 
 

@@ -157,15 +157,16 @@ def add_gap(
                             sigma[a, b] -= factor * sigma[i, b]
 
     step = 1.0 - 0.7 * np.exp(-variance.mean() / 1.7)
+    direction = np.empty(A)
     for k in range(K):
-        total = 0.0
         for a in range(A):
-            direction = gradient[a, a] - slopes[a] * (1.0 - 2.0 * w[k, a])
-            for b in range(A):
-                direction -= 2.0 * gradient[a, b] * w[k, b]
-            p[k, a] *= np.exp(step * direction)
-            total += p[k, a]
-        p[k] /= total
+            direction[a] = gradient[a, a] - slopes[a] * (1.0 - 2.0 * w[k, a])
+        for b in range(A):  # the other way around, sums would wait for each other
+            for a in range(A):
+                direction[a] -= 2.0 * gradient[b, a] * w[k, b]
+        for a in range(A):
+            p[k, a] *= np.exp(step * direction[a])
+    normalize_rows(p)
     return gap
 
 

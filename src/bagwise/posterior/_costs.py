@@ -13,8 +13,8 @@ import numpy as np
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior._kernels import kernel
 
-EXACT = (1400.0, 23.0, 3.9, 0.71, 1.2)
-BETHE = (3500.0, 105.0, 1.3)
+EXACT = (1400.0, 22.0, 3.8, 0.69, 1.2)
+BETHE = (3900.0, 90.0, 1.5)
 PRUNED_STATE = 7.0
 """Of a state and class of the pruned lattice."""
 

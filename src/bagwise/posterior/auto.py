@@ -18,7 +18,7 @@ from bagwise.posterior.pruned import HOPE, fill_pruned
 AUTO_STATES = 2**16
 """`max_states` where a result is published: `exact` then takes up to a millisecond a bag or two."""
 
-_BY_TIME = -1.0  # in place of `max_states`
+BY_TIME = -1.0  # in place of `max_states`
 _LONGER = 3.0  # times as long as `bethe`: what `exact` may take
 _PRUNED_LONGER = 1.5  # and the pruned lattice, which may be computed in vain
 _NO_HOPE = 0.8  # `pruned.HOPE` where a trial in vain costs more than what is gained
@@ -42,6 +42,10 @@ def auto_posterior(
     instance's weights are off by at most 1e-6 in L1 distance. That is where `bethe` is at its
     weakest. `Posterior.engine` tells how each bag was computed, `Posterior.bound` what is proved.
 
+    For tensors on an accelerator with 1000 instances or more, `device_posterior` computes all bags
+    where they are, unless counts are not exact. `Posterior.engine` says "device" for bags that it
+    did not compute exactly.
+
     With `max_states`, what counts is not time but the number of states: a bag is computed exactly
     if its lattice, prod_c (n_c + 1), has at most so many, or if an eighth as many carry all the
     mass. 2^16 is below a millisecond or two a bag; with ten classes it takes in all bags of 16
@@ -63,7 +67,7 @@ def auto_posterior(
     ['exact', 'exact']
     """
     if max_states is None:
-        return posterior("auto", log_probs, bags, (_BY_TIME,))
+        return posterior("auto", log_probs, bags, (BY_TIME,))
     STATES(max_states, "max_states")
     return posterior("auto", log_probs, bags, (max_states,))
 
@@ -75,15 +79,15 @@ def is_small(bags: Bags, max_states: float) -> npt.NDArray[np.bool_]:
 
 def _is_small(bags: Bags, told: Costs, max_states: float) -> npt.NDArray[np.bool_]:
     by_time: npt.NDArray[np.bool_] = (told.exact <= _LONGER * told.bethe) | (told.classes <= 2)
-    if max_states == _BY_TIME and bags.potentials is None:
+    if max_states == BY_TIME and bags.potentials is None:
         return by_time
     by_states = lattice_states(bags) <= _most_states(told, max_states)
     by_states |= is_pair(bags) & bags.is_sharp
-    return np.where(bags.is_sharp, by_time, by_states) if max_states == _BY_TIME else by_states
+    return np.where(bags.is_sharp, by_time, by_states) if max_states == BY_TIME else by_states
 
 
 def _most_states(told: Costs, max_states: float) -> FloatArray:
-    most = AUTO_STATES if max_states == _BY_TIME else max_states
+    most = AUTO_STATES if max_states == BY_TIME else max_states
     return np.where(told.classes <= 2, max(most, MAX_STATES), most)
 
 
@@ -105,7 +109,7 @@ def fill_auto(
     large = np.flatnonzero(~small & sharp)
     if len(large):
         most, hope = np.full(len(bags), max_states / _PRUNED), HOPE
-        if max_states == _BY_TIME:
+        if max_states == BY_TIME:
             time = _PRUNED_LONGER * told.bethe
             most, hope = time / (PRUNED_STATE * told.classes), _NO_HOPE
         large = fill_pruned(large, log_p, bags, log_likelihood, weights, bound, most, hope)

@@ -79,7 +79,7 @@ def bethe_posterior(
     counts of two classes, from 16 instances on, are computed as `exact` does.
 
     Cost: about K^2 steps an iteration over all classes (K^2 log C where counts are improbable),
-    K C^2 in such large bags, typically 5 to 15 iterations in all; memory K C.
+    K C^2 in such large bags, typically 3 to 12 iterations in all; memory K C.
     Accuracy: `benchmarks/accuracy.py` compares it with the exact engine; the mean L1 error of an
     instance's weights is .001 to .04 at K = 16, .0007 to .04 at K = 32.
     It is at its weakest where a confident classifier leaves a few instances in doubt, which then

@@ -88,8 +88,10 @@ def fit(
         **more: `joint`, with several groupings: learn from all counts together (True), from each
             grouping by itself (False), or as held-out bags prefer it (None); how models are trained
             step by step (`method`, `engine`, `method_options`, `lr`, `epochs`); where the work is
-            done (`store`, `ray`, `limits`, `command`), and whether the model keeps the counts of
-            single bags (`keep_counts`), see `bagwise.tables.fit_options`.
+            done (`store`, `ray`, `workers`, `limits`, `command`), and whether the model keeps the
+            counts of single bags (`keep_counts`), see `bagwise.tables.fit_options`. `ray=True` is
+            Ray on this machine, and `ray="HOST:PORT"` a cluster, whose workers share the rows of a
+            linear model.
 
     >>> import pyarrow as pa
     >>> rows = pa.table({"ward": ["A", "B", "C", "D"] * 3, "age": [20, 60, 30, 65, *range(30, 38)]})
@@ -127,6 +129,7 @@ def fit(
     place = {name: more.pop(name) for name in _PLACE if name in more}
     if place.get("store") is not None:
         place["store"] = Path(place["store"])
+    place["ray"] = _ray_of(place.get("ray"), place.get("workers"))
     check_arguments("fit", more, [*signature(fit).parameters, "joint", *_TRAINING, *_PLACE])
     work = WorkOptions(
         out=None if out is None else Path(out),
@@ -143,7 +146,24 @@ def fit(
 
 _log = logging.getLogger("bagwise")
 _TRAINING = ("method", "engine", "method_options", "lr", "epochs")
-_PLACE = ("store", "ray", "limits", "command", "keep_counts")
+_PLACE = ("store", "ray", "workers", "limits", "command", "keep_counts")
+
+
+def _ray_of(given: Any, workers: int | None) -> Any:
+    """Where there is Ray, as `WorkOptions.ray` has it."""
+    from bagwise.ray_cluster import cluster
+
+    if given is None or given is False:
+        return None
+    if isinstance(given, str):
+        return cluster(given)
+    if given is True:
+        return cluster(None, workers)
+    if not hasattr(given, "__enter__"):
+        raise InputTypeError(
+            f'ray is {given!r}; True, or the address of a cluster, "HOST:PORT", is expected.'
+        )
+    return given
 
 
 def load(folder: str | Path) -> TableModel:

@@ -12,6 +12,8 @@ from bagwise.limits import LIMITS, Limits
 from bagwise.storage.uris import refuse_uri
 from bagwise.tables.encode.learn_columns import Ordered
 from bagwise.tables.labels.counts import Counts
+from bagwise.tables.read.frames import is_frame
+from bagwise.tables.read.source import Table
 from bagwise.tables.search.step_by_step import StepByStep
 
 MODELS = ("linear", "mlp")
@@ -73,12 +75,15 @@ class WorkOptions:
         out: the folder for the model. A hidden folder beside it keeps finished work until the model
             is saved, so that an interrupted fit resumes. None writes nothing.
         memory: bytes that may be used for the rows, which are then sorted by bag into a file and
-            read from there; None keeps all rows in memory.
+            read from there; None keeps all rows in memory. Each worker may use as many.
         store: the folder for that file, kept for another fit to the same table; None for a hidden
-            one beside `out`, removed when the model is saved.
+            one beside `out`, removed when the model is saved. Where workers share the rows, one on
+            each machine for those of its workers, which are removed at the end.
         progress: show progress bars, and say where rows are sorted into.
-        ray: within it there is Ray, see `bagwise.ray_cluster.cluster`; candidates that are trained
-            step by step are trained there, several at a time, with the same result.
+        ray: within it there is Ray, see `bagwise.ray_cluster.cluster`. Its workers share the rows
+            of files, see `spreads_rows`. Otherwise candidates that are trained step by step are
+            trained there, several at a time. The result is the same.
+        workers: how many share the rows; None for one for each core of Ray.
         limits: sizes that decide how the table is read and fitted.
         command: how the fit was called, for the report.
         keep_counts: whether the model keeps the counts of single bags, for its report and its table
@@ -89,7 +94,8 @@ class WorkOptions:
     memory: int | None = None
     store: Path | None = None
     progress: bool = False
-    ray: AbstractContextManager[object] | None = None
+    ray: AbstractContextManager[int] | None = None
+    workers: int | None = None
     limits: Limits = LIMITS
     command: str = ""
     keep_counts: bool = True
@@ -99,6 +105,36 @@ class WorkOptions:
         for folder in (self.out, self.store):
             if folder is not None:
                 refuse_uri(folder)
+        if self.workers is not None:
+            whole(1, 2**20)(self.workers, Option("workers"))
+
+
+def spreads_rows(data: Table, model: ModelOptions, work: WorkOptions) -> bool:
+    """Whether the workers of Ray share the rows, and none has all of them: where memory is limited,
+    and where the model is linear.
+    """
+    is_linear = model.model == "linear" and not model.training.is_asked_for
+    return work.ray is not None and not is_frame(data) and (is_linear or work.memory is not None)
+
+
+def refuse_when_spread(counts: Counts, columns: ColumnOptions, model: ModelOptions) -> None:
+    """Refuse what cannot be learned from rows that workers share."""
+    of_weights, steps = counts.weights is not None, model.training.is_asked_for
+    for what, is_given in (
+        ((Option("weights"),), of_weights),
+        ((Option("row_labels"),), columns.row_labels is not None),
+        ((Option("context"),), bool(columns.context)),
+        ((Option("model", "mlp"),), model.model == "mlp"),
+        (("training step by step (method, engine, lr, epochs)",), steps),
+    ):
+        if is_given:
+            raise InputError(
+                "with ",
+                Option("ray"),
+                ", the rows are spread over workers, and ",
+                *what,
+                " needs them together. Leave one of the two out.",
+            )
 
 
 def refuse_together(

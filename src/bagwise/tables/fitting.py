@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, replace
 from itertools import zip_longest
 from typing import Any
@@ -17,12 +18,11 @@ from bagwise.errors import InputError, Option, warn_user
 from bagwise.likelihood.temperature import fit_temperature, tempered
 from bagwise.progress import WorkProgress
 from bagwise.storage.journal import Workspace, alone
-from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.baseline import overall_shares
 from bagwise.tables.assess.data_facts import data_facts
 from bagwise.tables.assess.held_out import assess, held_out_table, of_label_file
 from bagwise.tables.assess.surprising import all_log_probs, surprising_in_pieces
-from bagwise.tables.encode.columns import Inputs
+from bagwise.tables.cluster.sharded_bags import ShardedBags, ShardedLogProbs
 from bagwise.tables.fit_options import (
     MODELS,
     ColumnOptions,
@@ -30,14 +30,12 @@ from bagwise.tables.fit_options import (
     WorkOptions,
     refuse_together,
 )
-from bagwise.tables.labels.bag_context import label_columns
 from bagwise.tables.labels.counts import Counts
-from bagwise.tables.labels.label_file import read_labels
-from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings
+from bagwise.tables.model.fit_facts import CurvePoint, FitFacts, FitSettings, SurprisingBag
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.model.network_room import REMEDY, network_room, there_is_torch
-from bagwise.tables.read.frames import is_frame
 from bagwise.tables.read.source import Table
+from bagwise.tables.rows_to_fit import read_rows
 from bagwise.tables.search import linear_candidates as linear
 from bagwise.tables.search.candidate import Trial, choose
 from bagwise.tables.search.context_gain import context_facts
@@ -49,10 +47,7 @@ from bagwise.tables.search.linear_search import (
     table_splits,
 )
 from bagwise.tables.search.step_by_step import Trained
-from bagwise.tables.sort.encoded_bags import EncodedBags
-from bagwise.tables.sort.sorted_table import refuse_what_needs_memory
 from bagwise.tables.sort.store import Store, remove_store
-from bagwise.tables.sort.table_rows import Asked, rows_in_memory, rows_in_store
 
 
 def fit_table(
@@ -105,8 +100,11 @@ class _Fit:
 
     def run(self, data: Table) -> FittedTable:
         """All stages."""
-        store = self._read(data)
-        with Workspace(self.work.out, self._identity()) as kept, self.work.ray or nullcontext():
+        with ExitStack() as stack:
+            store = self._read(data, stack.enter_context)
+            kept = stack.enter_context(Workspace(self.work.out, self._identity()))
+            if self.work.ray is not None and not isinstance(self.encoded, ShardedBags):
+                stack.enter_context(self.work.ray)
             fitted = self._fitted(kept)
             if not self.work.keep_counts:
                 fitted = fitted.without_counts()
@@ -114,61 +112,19 @@ class _Fit:
         remove_store(self.work.out) if store is None else store.done()
         return fitted
 
-    def _read(self, data: Table) -> Store | None:
+    def _read(
+        self, data: Table, enter: Callable[[AbstractContextManager[Any]], Any]
+    ) -> Store | None:
         """Read the rows, and decide what is tried on them; the store that has them, if one does."""
-        work, counts, columns = self.work, self.counts, self.columns
-        if work.memory is not None and is_frame(data):
-            raise InputError(
-                Option("memory"),
-                f" is for files, and the rows are a {type(data).__name__}, which is in memory as a "
-                "whole. Leave it out, or write the rows to a Parquet file and give its path.",
-            )
-        if work.memory is not None:
-            refuse_what_needs_memory(self.steps.method, columns.row_labels, work.ray is not None)
-        elif work.store is not None:
-            raise InputError(
-                Option("store"), " is for rows beyond memory; give ", Option("memory"), ", too."
-            )
-        labels = [
-            read_labels(
-                part.labels,
-                part.key,
-                part.classes,
-                labels_are=part.labels_are,
-                apart=label_columns(columns.context),
-            )
-            for part in counts.groupings
-        ]
-        asked = Asked(
-            key=counts.keys,
-            features=columns.features,
-            exclude=columns.exclude,
-            categorical=columns.categorical,
-            ordered=columns.ordered,
-            row_labels=columns.row_labels,
-            weights=counts.weights,
-            skip_unmatched=counts.skip_unmatched,
-            seed=self.steps.seed,
-            limits=self.limits,
-            context=columns.context,
-            label_file=counts.labels,
-        )
-        store = None
-        inputs: Inputs | StoredRows
-        if work.memory is None:
-            self.files, self.rows, inputs = rows_in_memory(data, labels, asked, work.progress)
-        else:
-            store = Store.beside(work.out, work.store)
-            self.files, self.rows, inputs = rows_in_store(
-                data, labels[0], asked, store, work.memory, work.progress
-            )
+        counts = self.counts
+        found = read_rows(data, counts, self.columns, self.model, self.work, enter)
+        self.files, self.rows = found.files, found.rows
         self.targets, self.groupings = self.rows.targets, self.rows.groupings
         if len(self.targets.bags) < 2:
             raise InputError(
                 "there is only one bag; at least two with different counts are needed."
             )
-        instances = None if self.groupings is None else self.groupings.stacked()[0]
-        self.encoded = EncodedBags(inputs, self.targets.bags, instances)
+        self.encoded = found.encoded
         self.compact = self.encoded.compact()
         self.splits = table_splits(self.encoded, self.groupings, self.steps.seed, self.limits)
         if not (counts.is_plain or self.compact.fits(self.limits)):
@@ -186,6 +142,13 @@ class _Fit:
                 or fits_in_pieces(self.encoded, self.splits, self.limits)
             )
         )
+        if isinstance(self.encoded, ShardedBags) and not self.by_likelihood:
+            raise InputError(
+                "the bags are too few or too large for workers that share the rows: some of them, "
+                "with which a fit begins, have to fit into one. Leave out ",
+                Option("ray"),
+                ", or use fewer columns.",
+            )
         if self.model.bag_effects:
             linear.check_bag_effects(
                 self.compact, self.model.model, self.by_likelihood, self.limits
@@ -196,12 +159,14 @@ class _Fit:
         self.single = self.encoded if self.room is None else self.encoded.written_out()
         if not self.targets.bags.is_sharp.all():
             _say_expected(self.steps.method, self.steps.engine)
-        return store
+        return found.store
 
     def _why_linear(self) -> str:
         """Why a perceptron cannot be trained; empty if it can."""
         if self.groupings is not None:
             return "perceptrons do not take several groupings yet"
+        if isinstance(self.encoded, ShardedBags):
+            return "perceptrons do not take rows that are spread over workers yet"
         bags, most = self.targets.bags, self.limits.linear_cells
         if bags.weights is None or bags.total * (self.encoded.width + 1) <= most:
             return ""
@@ -279,9 +244,7 @@ class _Fit:
                 tau,
                 self.rows.degree,
             ),
-            surprising=surprising_in_pieces(
-                log_probs, temperature, bags, self.targets.ids, chosen.tau
-            ),
+            surprising=_surprising(log_probs, temperature, bags, self.targets.ids, chosen.tau),
             seconds=round(time.perf_counter() - self.started, 1),
             bags_differ=(
                 linear.differences(chosen, self.compact, self.limits)
@@ -353,6 +316,14 @@ class _Fit:
         if joint:
             trials = [replace(trial, log_probs=None) for trial in trials]
         return [found, *trials]
+
+
+def _surprising(
+    log_probs: Any, temperature: float, bags: Bags, ids: npt.NDArray[Any], tau: FloatArray | None
+) -> list[SurprisingBag]:
+    if isinstance(log_probs, ShardedLogProbs):
+        return log_probs.surprising(temperature, ids)
+    return surprising_in_pieces(lambda i, j: log_probs[i:j], temperature, bags, ids, tau)
 
 
 def _models(asked: ModelOptions, n_bags: int, why_linear: str) -> list[str]:

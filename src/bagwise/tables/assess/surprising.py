@@ -32,17 +32,26 @@ def all_log_probs(
 
 
 def surprising_in_pieces(
-    log_probs: FloatArray,
+    log_probs: Callable[[int, int], FloatArray],
     temperature: float,
     bags: Bags,
     ids: npt.NDArray[Any],
     tau: FloatArray | None = None,
 ) -> list[SurprisingBag]:
-    """`surprising_bags` at a temperature, of some bags after the other: each is judged alone."""
+    """`surprising_bags` at a temperature, of some bags after the other: each is judged alone.
+
+    Args:
+        log_probs: gives those of the rows from one number to another, (n, C).
+    """
     found: list[SurprisingBag] = []
     for index in bags.batches(_BAG_ROWS):
         first, last = int(bags.offsets[index[0]]), int(bags.offsets[index[-1] + 1])
         own = None if tau is None else tau[index]
-        part = tempered(log_probs[first:last], temperature)
+        part = tempered(log_probs(first, last), temperature)
         found += surprising_bags(part, bags.select(index), ids[index], own)
-    return sorted(found, key=lambda bag: -bag.surprise)[:SURPRISING]
+    return most_surprising(found)
+
+
+def most_surprising(bags: list[SurprisingBag]) -> list[SurprisingBag]:
+    """The first of these, the most surprising one first."""
+    return sorted(bags, key=lambda bag: -bag.surprise)[:SURPRISING]

@@ -27,6 +27,7 @@ class ColumnLearner:
         limits: how many texts of a column are counted.
         of_bags: names of columns that have one value in all rows of a bag: one that many rows share
             is not a code for a missing one, and none is cut.
+        first_row: of the table, that it will see.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class ColumnLearner:
         ordered: Ordered | None = None,
         limits: Limits = LIMITS,
         of_bags: Iterable[str] = (),
+        first_row: int = 0,
     ) -> None:
         wanted, unwanted, categorical = list(features), set(exclude), set(categorical)
         ordered, there = ordered or {}, set(schema.names)
@@ -77,7 +79,9 @@ class ColumnLearner:
                     name, name in chosen, name in categorical, limits
                 )
             else:
-                self._learners[name] = NumberLearner(name, kind, name in chosen, name in of_bags)
+                self._learners[name] = NumberLearner(
+                    name, kind, name in chosen, name in of_bags, first_row
+                )
 
     @property
     def names(self) -> list[str]:
@@ -88,6 +92,11 @@ class ColumnLearner:
         """Take more rows into account."""
         for name, learner in self._learners.items():
             learner.update(batch.column(name))
+
+    def merge(self, later: ColumnLearner) -> None:
+        """Take the rows into account that another one has seen, which come after these."""
+        for name, learner in self._learners.items():
+            learner.merge(later._learners[name])  # type: ignore[arg-type]  # of the same kind
 
     def finish(self) -> Columns:
         """The columns; those that say nothing are left out."""

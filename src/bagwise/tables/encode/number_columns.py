@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bagwise.bags import IntArray
 from bagwise.errors import InputError, warn_user
 from bagwise.tables.encode.columns import Column, Floats, Kind, LeftOut, Log
 from bagwise.tables.encode.survey_weights import are_counts, looks_like_weights
@@ -27,6 +28,7 @@ GAP = 2.0  # if they are so many times as far from the median as the last ordina
 WIDE_GAP = 5.0  # the same beyond a tail, and for single values to be noted
 SKEWED, TAILED = 2.0, 6.0  # skewness and excess kurtosis, those of an exponential distribution
 _PIECE = 1 << 20  # numbers that are looked at at a time
+_SALT = np.uint64(0x9E3779B97F4A7C15)  # so that row 0 is one like the others
 _RANGES = ((25, 75), (10, 90), (5, 95), (1, 99))  # percentiles; their distance is the spread
 
 
@@ -37,8 +39,10 @@ class NumberLearner:
     batch, and cells may be empty.
     """
 
-    def __init__(self, name: str, kind: Kind, wanted: bool, of_bags: bool = False) -> None:
-        self.name, self.kind = name, kind
+    def __init__(
+        self, name: str, kind: Kind, wanted: bool, of_bags: bool = False, first_row: int = 0
+    ) -> None:
+        self.name, self.kind, self.row = name, kind, first_row
         self.wanted, self.of_bags = wanted, of_bags
         self.numbering = None if wanted or kind != "numeric" else _Numbering()
         self.infinite: Counter[str] = Counter()
@@ -48,21 +52,38 @@ class NumberLearner:
 
     def update(self, values: pa.Array) -> None:
         """Take more rows into account."""
-        numbers = numbers_of(values, self.kind, self.name, infinite=self.infinite)
-        known = numbers[~np.isnan(numbers)]
+        numbers = numbers_of(values, self.kind, self.name, self.row, infinite=self.infinite)
+        there = np.flatnonzero(~np.isnan(numbers))
+        known, rows = numbers[there], self.row + there
+        self.row += len(numbers)
         self.missing += len(numbers) - len(known)
         if not len(known):
             return
         if self.numbering is not None and not self.numbering.goes_on(known):
             self.numbering = None
-        self.sample.add(known)
-        n = self.n + len(known)
+        self.sample.add(known, rows)
         with np.errstate(over="ignore", invalid="ignore"):
-            step = float(known.mean()) - self.mean
-            self.squares += float(((known - known.mean()) ** 2).sum())
-            self.squares += step * step * self.n * len(known) / n
-            self.mean += step * len(known) / n
-        self.n = n
+            mean = float(known.mean())
+            self._add_moments(len(known), mean, float(((known - mean) ** 2).sum()))
+
+    def _add_moments(self, n: int, mean: float, squares: float) -> None:
+        total = self.n + n
+        with np.errstate(over="ignore", invalid="ignore"):
+            step = mean - self.mean
+            self.squares += squares
+            self.squares += step * step * self.n * n / total
+            self.mean += step * n / total
+        self.n = total
+
+    def merge(self, later: NumberLearner) -> None:
+        """Take the rows into account that another one has seen, which come after these."""
+        self.infinite.update(later.infinite)
+        self.missing += later.missing
+        if self.numbering is not None:
+            self.numbering = later.numbering and self.numbering.merged(later.numbering)
+        self.sample.merge(later.sample)
+        if later.n:
+            self._add_moments(later.n, later.mean, later.squares)
 
     def finish(self) -> Column | LeftOut:
         """The column, or why it is left out."""
@@ -269,26 +290,49 @@ def shown(column: Column, value: float) -> str:
 
 
 class _Sample:
-    """Values drawn at random from all that come by; all of them while they are few."""
+    """Values of rows drawn by the hash of their number; all of them while they are few.
+
+    So it does not matter in which parts, or by how many processes, rows are read.
+    """
 
     def __init__(self) -> None:
-        self.parts: list[Floats] = []
-        self.size, self.rate = 0, 1.0
-        self.rng = np.random.default_rng(0)
+        self.values_, self.rows_ = [np.empty(0)], [np.empty(0, dtype=np.int64)]
+        self.size, self.halvings = 0, 0
 
-    def add(self, values: Floats) -> None:
-        if self.rate < 1:
-            n = self.rng.binomial(len(values), self.rate)
-            values = values[self.rng.integers(len(values), size=n)]
-        self.parts.append(values)
+    def add(self, values: Floats, rows: IntArray) -> None:
+        """Values of some rows, after the others."""
+        if self.halvings:
+            drawn = _drawn(rows, self.halvings)
+            values, rows = values[drawn], rows[drawn]
+        self.values_.append(values)
+        self.rows_.append(rows)
         self.size += len(values)
         while self.size > 2 * SAMPLE:
-            kept = self.values()
-            kept = kept[self.rng.random(len(kept)) < 0.5]
-            self.parts, self.size, self.rate = [kept], len(kept), self.rate / 2
+            self._halve()
+
+    def merge(self, later: _Sample) -> None:
+        """The values of later rows."""
+        while self.halvings < later.halvings:
+            self._halve()
+        self.add(later.values(), np.concatenate(later.rows_))
+
+    def _halve(self) -> None:
+        self.halvings += 1
+        values, rows = self.values(), np.concatenate(self.rows_)
+        drawn = _drawn(rows, self.halvings)
+        self.values_, self.rows_ = [values[drawn]], [rows[drawn]]
+        self.size = len(self.values_[0])
 
     def values(self) -> Floats:
-        return np.concatenate(self.parts) if self.parts else np.empty(0)
+        """In the order of their rows."""
+        return np.concatenate(self.values_)
+
+
+def _drawn(rows: IntArray, halvings: int) -> npt.NDArray[np.bool_]:
+    """Which rows are drawn after so many halvings: those whose hash ends in so many zeros."""
+    last = np.uint64((1 << halvings) - 1)
+    drawn: npt.NDArray[np.bool_] = _hash(rows.astype(np.uint64) + _SALT) & last == 0
+    return drawn
 
 
 class _Numbering:
@@ -302,6 +346,7 @@ class _Numbering:
         self.n = 0
         self.least, self.most = math.inf, -math.inf
         self.ascends = self.descends = True
+        self.first: Floats = np.empty(0)
         self.last: Floats = np.empty(0)
         self.hashes = 0
 
@@ -310,12 +355,26 @@ class _Numbering:
         steps = np.diff(np.concatenate([self.last, known]))
         self.ascends = self.ascends and bool((steps > 0).all())
         self.descends = self.descends and bool((steps < 0).all())
+        self.first = self.first if len(self.first) else known[:1]
         self.last = known[-1:]
         self.n += len(known)
         self.least = min(self.least, float(known.min()))
         self.most = max(self.most, float(known.max()))
         self.hashes = (self.hashes + _hashes(known)) % 2**64
         return bool((known == np.rint(known)).all()) and len(np.unique(known)) == len(known)
+
+    def merged(self, later: _Numbering) -> _Numbering:
+        """With those that come after these."""
+        if not self.n or not later.n:
+            return self if self.n else later
+        step = float(later.first[0] - self.last[0])
+        self.ascends = self.ascends and later.ascends and step > 0
+        self.descends = self.descends and later.descends and step < 0
+        self.last = later.last
+        self.n += later.n
+        self.least, self.most = min(self.least, later.least), max(self.most, later.most)
+        self.hashes = (self.hashes + later.hashes) % 2**64
+        return self
 
     def numbers_rows(self) -> bool:
         """Whether it is one."""
@@ -331,8 +390,12 @@ class _Numbering:
 
 
 def _hashes(values: Floats) -> int:
-    """The sum of the values' hashes (SplitMix64), modulo 2^64."""
-    x = (values + 0.0).view(np.uint64)  # 0 and -0 are the same
+    """The sum of the values' hashes, modulo 2^64."""
+    return int(_hash((values + 0.0).view(np.uint64)).sum(dtype=np.uint64))  # 0 and -0 are the same
+
+
+def _hash(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """SplitMix64 of whole numbers."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return int((x ^ (x >> np.uint64(31))).sum(dtype=np.uint64))
+    return x ^ (x >> np.uint64(31))

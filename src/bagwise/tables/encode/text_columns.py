@@ -53,6 +53,12 @@ class CategoryLearner:
         self.missing += texts.null_count
         self.tally.add(texts.drop_null())
 
+    def merge(self, later: CategoryLearner) -> None:
+        """Take the rows into account that another one has seen."""
+        self.n += later.n
+        self.missing += later.missing
+        self.tally.merge(later.tally)
+
     def finish(self) -> Column | LeftOut:
         """The column, or why it is left out."""
         texts, rows = self.tally.result()
@@ -195,16 +201,18 @@ class OrderedLearner:
             if pa.types.is_dictionary(values.type):
                 levels = category_texts(values.dictionary).to_pylist()
             if not levels or self.levels not in (None, levels):
-                raise InputError(
-                    f"the column {self.name!r} is of ordered categories, but not in one order; "
-                    "declare it, for instance ",
-                    Option("ordered", {self.name: ["low", "middle", "high"]}),
-                    ".",
-                )
+                raise _no_order(self.name)
             self.levels = levels
         assert self.levels is not None
         for entry in pc.value_counts(level_texts(values, self.levels)).to_pylist():
             self.rows[entry["values"]] += entry["counts"]
+
+    def merge(self, later: OrderedLearner) -> None:
+        """Take the rows into account that another one has seen."""
+        if None not in (self.levels, later.levels) and self.levels != later.levels:
+            raise _no_order(self.name)
+        self.levels = self.levels or later.levels
+        self.rows.update(later.rows)
 
     def finish(self) -> Column | LeftOut:
         """The column, or why it is left out."""
@@ -229,6 +237,15 @@ class OrderedLearner:
         return Column(self.name, "ordered", mean, missing=missing > 0, categories=tuple(levels))
 
 
+def _no_order(name: str) -> InputError:
+    return InputError(
+        f"the column {name!r} is of ordered categories, but not in one order; declare it, for "
+        "instance ",
+        Option("ordered", {name: ["low", "middle", "high"]}),
+        ".",
+    )
+
+
 class _Tally:
     """Rows by text. Where there are more than `most` texts, the rarest are dropped now and then."""
 
@@ -245,6 +262,12 @@ class _Tally:
         self.size += len(values)
         if self.size > 2 * self.merged + 100_000:
             self._merge()
+
+    def merge(self, other: _Tally) -> None:
+        """Count the texts of another one."""
+        self.dropped += other.dropped
+        self.parts += other.parts
+        self.size += other.size
 
     def _merge(self) -> pa.Table:
         """All parts in one, the most frequent first."""

@@ -24,8 +24,12 @@ BAGS = 10  # at least
 RIDGE = 1.0  # of both models that are compared
 
 
+Judge = Callable[[IntArray, npt.NDArray[np.bool_], Bags, int], tuple[float, float]]
+"""`log_gain` of the rows of the bags with these numbers."""
+
+
 def with_useful_logs(
-    rows: MatchedRows, seed: int, encode: Callable[[IntArray], Inputs], most: int = 4 * NUMBERS
+    rows: MatchedRows, seed: int, judge: Judge, most: int = 4 * NUMBERS
 ) -> Columns:
     """The columns, with the logarithms of all heavy tails, or without any.
 
@@ -35,7 +39,7 @@ def with_useful_logs(
     Args:
         rows: with columns that have logarithms wherever there is a heavy tail.
         seed: of the bags that are held out.
-        encode: gives the encoded rows of some bags.
+        judge: says what columns add, of the rows of some bags; see `judged_here`.
         most: rows times columns of these; where they are more, no logarithms are taken.
     """
     columns, targets = rows.columns, rows.targets
@@ -48,8 +52,13 @@ def with_useful_logs(
     bags = targets.bags.select(index)
     if len(bags) < BAGS or bags.n_instances * len(roles) > most:
         return plain
-    mean, error = log_gain(encode(index).astype(np.float64), is_log, bags, seed)
+    mean, error = judge(index, is_log, bags, seed)
     return columns if mean > 2 * error else plain
+
+
+def judged_here(encode: Callable[[IntArray], Inputs]) -> Judge:
+    """`log_gain` in this process, of the encoded rows that a function gives of some bags."""
+    return lambda index, *about: log_gain(encode(index).astype(np.float64), *about)
 
 
 def log_gain(

@@ -16,6 +16,9 @@ from bagwise.tables.read.type_inference import Inference
 from bagwise.tables.read.typed_files import batches
 from bagwise.tables.read.values import is_text
 
+Look = tuple[dict[str, Inference], int]
+"""What the columns of a CSV file hold, and how many rows it has."""
+
 
 def streamed_rows(
     data: Table, as_text: Iterable[str], budget: int, limits: Limits = LIMITS
@@ -48,6 +51,17 @@ class StreamedSource(FileSource):
     def _open(self, file: TableFile) -> pa.Schema:
         if not is_text_file(file):
             return super()._open(file)
+        found, self._counted[file] = self.look(file)
+        self._found[file] = found
+        return pa.schema(
+            [
+                pa.field(name, pa.string() if name in self._as_text else one.type)
+                for name, one in found.items()
+            ]
+        )
+
+    def look(self, file: TableFile) -> Look:
+        """Read a CSV file to find out what its columns hold."""
         with self.reading(file), self._csv(file) as reader:
             found = {name: Inference() for name in reader.schema.names}
             rows = 0
@@ -56,13 +70,7 @@ class StreamedSource(FileSource):
                 for name, column in zip(found, batch.columns, strict=True):
                     if name not in self._as_text:
                         found[name].add(column)
-        self._found[file], self._counted[file] = found, rows
-        return pa.schema(
-            [
-                pa.field(name, pa.string() if name in self._as_text else one.type)
-                for name, one in found.items()
-            ]
-        )
+        return found, rows
 
     def _count(self) -> int | None:
         typed = sum(known.rows for known in self._typed_files.values())

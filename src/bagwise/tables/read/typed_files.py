@@ -42,12 +42,17 @@ def about(file: TableFile) -> About:
 
 
 def batches(
-    file: TableFile, names: list[str], rows: int, frugal: bool = False
+    file: TableFile,
+    names: list[str],
+    rows: int,
+    frugal: bool = False,
+    groups: list[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """All rows, of these columns, so many at a time.
 
     Args:
         frugal: hold no column of a row group as a whole.
+        groups: the row groups of a Parquet file to read; None for all.
     """
     with opened(file) as source:
         if is_parquet(file):
@@ -55,13 +60,20 @@ def batches(
             # buffer every column of a row group would be read as a whole.
             size = (_REMOTE_BUFFER if isinstance(file, RemoteFile) else _BUFFER) if frugal else 0
             with pq.ParquetFile(source, pre_buffer=False, buffer_size=size) as parquet:
-                yield from parquet.iter_batches(rows, columns=names)
+                yield from parquet.iter_batches(rows, groups, names)
             return
         for batch in _arrow_batches(file, source, names):
             columns = [plain_text(batch.column(name)) for name in names]
             plain = pa.RecordBatch.from_arrays(columns, names)
             for start in range(0, len(plain), rows):
                 yield plain.slice(start, rows)
+
+
+def row_groups(file: TableFile) -> list[int]:
+    """The rows of each row group of a Parquet file."""
+    with opened(file) as source:
+        known = pq.ParquetFile(source, pre_buffer=False).metadata
+    return [known.row_group(i).num_rows for i in range(known.num_row_groups)]
 
 
 def _about_parquet(file: TableFile, source: pa.NativeFile) -> About:

@@ -49,6 +49,10 @@ _TINY = 1e-12  # share
 _OWN = "own."  # before the names of what is known of the model with bag effects
 
 
+def _nobody(done: int, planned: int) -> None:
+    """Where nobody is told how far a fit is."""
+
+
 def linear_trials(
     data: EncodedBags,
     splits: Sequence[Split],
@@ -64,10 +68,10 @@ def linear_trials(
     """
     with WorkProgress("linear model", "fits", 1, progress) as bar:
         if averages(data):
-            found = work.once("linear", partial(averaged, data, splits, bar.at, limits))
+            found = work.once("linear", partial(data.apply, averaged, splits, limits, watch=bar.at))
         else:
             folds = fold_numbers(len(data.bags), splits)
-            found = work.once("linear", partial(fitted, data, folds, bar.at))
+            found = work.once("linear", partial(data.apply, fitted, folds, watch=bar.at))
     return trials_of(found)
 
 
@@ -82,8 +86,8 @@ def averages(data: EncodedBags) -> bool:
 def averaged(
     data: EncodedBags,
     splits: Sequence[Split],
-    watch: Callable[[int, int], None],
     limits: Limits = LIMITS,
+    watch: Callable[[int, int], None] = _nobody,
 ) -> Arrays:
     """What `fit_by_evidence` finds, and how models of the same priors do on held-out bags."""
     X, bags = data.double(), data.bags
@@ -134,7 +138,8 @@ def _drawn(posterior: PosteriorOfPriors, trust: float, shares: FloatArray) -> Fl
 def effect_trials(data: EncodedBags, splits: Sequence[Split], work: Workspace) -> list[Trial]:
     """The linear model with an effect of each bag, and those without it, for comparison."""
     found = work.once(
-        "bag-effects", partial(_fitted_with_effects, data, fold_numbers(len(data.bags), splits))
+        "bag-effects",
+        partial(data.apply, _fitted_with_effects, fold_numbers(len(data.bags), splits)),
     )
     own = {name.removeprefix(_OWN): x for name, x in found.items() if name.startswith(_OWN)}
     ridge = float(own["ridge"])
@@ -282,7 +287,8 @@ def differences(chosen: Trial, data: EncodedBags, limits: Limits = LIMITS) -> Ba
         return None
     bags, some = data.bags, bags_to_look_at(data.bags)
     if data.fits(limits):
-        logits = data.select(some).double() @ chosen.fitted["weights"] + chosen.fitted["intercept"]
+        found = chosen.fitted
+        logits = data.select(some).apply(_logits, found["weights"], found["intercept"])
     else:  # log-probabilities of all rows are those of the final model there
         assert chosen.log_probs is not None
         logits = chosen.log_probs[bags.rows(some)].astype(np.float64)
@@ -308,7 +314,9 @@ def trials_of(found: Arrays) -> list[Trial]:
     return [trials[chosen], *trials[:chosen], *trials[chosen + 1 :]]
 
 
-def fitted(data: EncodedBags, folds: IntArray, watch: Callable[[int, int], None]) -> Arrays:
+def fitted(
+    data: EncodedBags, folds: IntArray, watch: Callable[[int, int], None] = _nobody
+) -> Arrays:
     """What `choose_ridge` finds."""
     return _arrays(choose_on(data.double(), data.bags, folds, watch))
 
@@ -342,6 +350,11 @@ def _arrays(found: ChosenRidge) -> Arrays:
         "log_probs": _log_probs(found.held_out_logits),
         **arrays_of(found.fit),
     }
+
+
+def _logits(data: EncodedBags, weights: FloatArray, intercept: FloatArray) -> FloatArray:
+    found: FloatArray = data.double() @ weights + intercept
+    return found
 
 
 def _log_probs(logits: FloatArray) -> npt.NDArray[np.float32]:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from bagwise.bags import FloatArray, IntArray
-from bagwise.likelihood import LinearFit, covariance_in_pieces, fit_in_pieces
-from bagwise.likelihood.coefficient_intervals import interval_ridge
-from bagwise.likelihood.in_pieces import Read, bag_log_likelihoods_in_pieces
+from bagwise.likelihood import LinearFit
+from bagwise.likelihood.coefficient_intervals import covariance_of_sums, interval_ridge
+from bagwise.likelihood.linear_fit import fit_to
 from bagwise.likelihood.linear_predictions import linear_log_probs
 from bagwise.likelihood.splits import Split, smaller
 from bagwise.limits import LIMITS, Limits
 from bagwise.progress import WorkProgress
 from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace
-from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.surprising import all_log_probs
+from bagwise.tables.cluster.sharded_bags import ShardedBags
 from bagwise.tables.model.stored_covariance import arrays_of as of_intervals
 from bagwise.tables.model.stored_covariance import fit_of, too_many
 from bagwise.tables.search.candidate import Trial
@@ -58,7 +58,7 @@ def trials_in_pieces(
     with WorkProgress("linear model", "passes", _PASSES, progress) as bar:
         bar.begin("some of the bags")
         some, folds = _some(data, splits[0], limits)
-        tried = work.once("linear", lambda: fitted(data.select(some), folds, lambda *_: None))
+        tried = work.once("linear", lambda: data.select(some).apply(fitted, folds))
         ridge = float(tried["ridges"][int(tried["chosen"])])
         begin = fit_of(tried["weights"], tried["intercept"], ridge)
         for share in _SHARES:
@@ -66,15 +66,13 @@ def trials_in_pieces(
             bar.begin(f"1 of {share} bags" if share > 1 else "all bags")
             begin = _fit(data, index, begin, f"{share}", work, bar, limits)
     of_bags = np.full(len(bags), np.nan)
-    of_bags[held_out] = bag_log_likelihoods_in_pieces(
-        begin, _read(data, held_out), bags.select(held_out), _most(data, limits)
-    )
-    predict = partial(linear_log_probs, weights=begin.weights, intercept=begin.intercept)
+    unseen, classes = data.in_pieces(held_out, _most(data, limits))
+    of_bags[held_out] = unseen.of_bags(begin.theta(classes))
     trial = Trial(
         model="linear",
         bag_loss=-float(of_bags[held_out].sum() / bags.sizes[held_out].sum()),
         of_bags=of_bags,
-        log_probs=all_log_probs(predict, data),
+        log_probs=_log_probs(data, begin),
         ridge=ridge,
         fitted=arrays_of(begin),
     )
@@ -100,7 +98,7 @@ def intervals_in_pieces(
     with WorkProgress("intervals", "passes", _PASSES, progress) as bar:
         bar.begin("all bags")
         fit = _fit(data, kept, start, "intervals", work, bar, limits)
-        found = covariance_in_pieces(_read(data, kept), bags, fit, most=_most(data, limits))
+        found = covariance_of_sums(*data.in_pieces(kept, _most(data, limits)), fit)
     return of_intervals(found)
 
 
@@ -135,26 +133,17 @@ def _fit(
     with warnings.catch_warnings():
         # A fit that ends before its optimum is judged by held-out bags like any other.
         warnings.simplefilter("ignore", RuntimeWarning)
-        return fit_in_pieces(
-            _read(data, index),
-            data.width,
-            data.bags.select(index),
-            start.ridge,
-            most=_most(data, limits),
-            start=start,
-            keep=keep,
-            tolerance=_TOLERANCE,
-        )
+        likelihood, classes = data.in_pieces(index, _most(data, limits), keep)
+        bags = data.bags.select(index)
+        return fit_to(likelihood, classes, bags, start.ridge, start=start, tolerance=_TOLERANCE)
 
 
-def _read(data: EncodedBags, index: IntArray) -> Read:
-    """Rows of some bags, by their number among these; in memory they are not copied."""
-    if isinstance(data.inputs, StoredRows):
-        rows = data.inputs.select(index)
-    else:
-        begins, sizes = data.bags.offsets[index], data.bags.sizes[index]
-        rows = StoredRows(data.inputs, begins, sizes, sys.maxsize)
-    return lambda begin, end: rows.take(np.arange(begin, end)).astype(np.float64)
+def _log_probs(data: EncodedBags, fit: LinearFit) -> Any:
+    """(N, C) of all rows; where these are spread over workers, what gives those of some."""
+    if isinstance(data, ShardedBags):
+        return data.log_probs(fit.weights, fit.intercept)
+    predict = partial(linear_log_probs, weights=fit.weights, intercept=fit.intercept)
+    return all_log_probs(predict, data)
 
 
 def _most(data: EncodedBags, limits: Limits) -> int:

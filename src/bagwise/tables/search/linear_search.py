@@ -90,4 +90,4 @@ def found_intervals(
         )
     with WorkProgress("intervals", "", 1, progress), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of a fit that is hard to end
-        return kept.once("intervals", lambda: intervals_of(data, model, limits))
+        return kept.once("intervals", lambda: data.apply(intervals_of, model, limits))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.likelihood.in_pieces import Keep, LikelihoodInPieces, Read, SummedLikelihood
+from bagwise.likelihood.linear_fit import occurring
 from bagwise.limits import Limits
 from bagwise.storage.stored_rows import StoredRows
 
@@ -50,6 +54,34 @@ class EncodedBags:
         own = self.bags.rows(index)
         rows = None if self.rows is None else self.rows[own]
         return EncodedBags(self.inputs[own], self.bags.select(index), rows)
+
+    def reader(self, index: IntArray) -> Read:
+        """Gives the rows of these bags by their number among them, in double precision."""
+        if isinstance(self.inputs, StoredRows):
+            rows = self.inputs.select(index)
+        else:  # in memory they are not copied
+            begins, sizes = self.bags.offsets[index], self.bags.sizes[index]
+            rows = StoredRows(self.inputs, begins, sizes, sys.maxsize)
+        return lambda begin, end: rows.take(np.arange(begin, end)).astype(np.float64)
+
+    def in_pieces(
+        self, index: IntArray, most: int, keep: Keep | None = None
+    ) -> tuple[SummedLikelihood, IntArray]:
+        """The likelihood of these bags, and the classes that they have; rows are read anew in each
+        pass, up to `most` at a time.
+        """
+        bags, classes = occurring(self.bags.select(index))
+        return LikelihoodInPieces(self.reader(index), self.width, bags, most, keep), classes
+
+    def apply(
+        self,
+        function: Callable[..., Any],
+        *arguments: Any,
+        watch: Callable[[int, int], None] | None = None,
+    ) -> Any:
+        """What a function says of these bags and the arguments; `watch` is told how far it is."""
+        more = {} if watch is None else {"watch": watch}
+        return function(self, *arguments, **more)
 
     def double(self) -> FloatArray:
         """(N, d) all rows, in memory and in double precision."""

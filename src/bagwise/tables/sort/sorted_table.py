@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from bagwise.tables.labels.label_file import LabelTable
 from bagwise.tables.labels.one_class import completed
 from bagwise.tables.match.bag_codes import bag_codes
 from bagwise.tables.match.bag_table import MatchedRows, match_names, without_absent_classes
-from bagwise.tables.match.heavy_tails import NUMBERS, with_useful_logs
+from bagwise.tables.match.heavy_tails import NUMBERS, judged_here, with_useful_logs
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.sort.encoded_bags import NUMBER
 from bagwise.tables.sort.sorting import Batches, are_sorted, sorted_rows
@@ -60,16 +61,8 @@ class Reading:
     identity: Any
 
 
-def refuse_what_needs_memory(method: str, row_labels: str | None, on_ray: bool) -> None:
+def refuse_what_needs_memory(method: str, row_labels: str | None) -> None:
     """Say what cannot be done within a budget."""
-    if on_ray:
-        raise InputError(
-            "the processes of Ray would each have all rows in memory; leave ",
-            Option("ray"),
-            " or ",
-            Option("memory"),
-            " out.",
-        )
     if method not in KEPT:
         raise InputError(
             f"the method {method} looks at all rows at once; with ",
@@ -101,16 +94,23 @@ def read_sorted(
     source.require(asked.key)
     limits = source.limits
     reading = _read(source, asked, store, progress)
-    rows, bag_of_code = _match(reading, labels, source.name, asked.skip_unmatched)
+    rows, bag_of_code = matched(
+        reading.columns,
+        reading.names,
+        _rows_of(reading),
+        labels,
+        source.name,
+        asked.skip_unmatched,
+    )
     rows = without_absent_classes(rows, labels.source)
     bags = rows.targets.bags
     refuse_small_budget(bags, budget, limits)
-    batches = partial(_batches, source, reading.codes, bag_of_code)
+    batches = partial(encoded_batches, source, reading.codes, bag_of_code)
 
     def choose_columns() -> Any:
         encode = partial(_encoded, batches, rows.columns, bags)
         most = min(4 * NUMBERS, budget // NUMBER)
-        return with_useful_logs(rows, asked.seed, encode, most).to_json()
+        return with_useful_logs(rows, asked.seed, judged_here(encode), most).to_json()
 
     identity = [reading.identity, _digest(bag_of_code), _digest(bags.sizes)]
     chosen_by = [identity, bags.fingerprint(), asked.seed, budget]
@@ -158,10 +158,8 @@ def refuse_small_budget(bags: Bags, budget: int, limits: Limits = LIMITS) -> Non
 
 def _read(source: RowSource, asked: Asked, store: Store, progress: bool) -> Reading:
     """Read all rows, unless that was done before; notes of then are given again."""
+    learner = learner_for(source, asked)
     unused = [*asked.key, *asked.exclude]
-    learner = ColumnLearner(
-        source.schema, asked.features, unused, asked.categorical, asked.ordered, source.limits
-    )
     columns = [asked.key, asked.features, unused, sorted(asked.categorical), asked.ordered]
     sizes = [source.batch_rows, source.limits.tracked_texts]  # which decide what columns mean
     identity = [bagwise.__version__, source.fingerprint(), columns, *sizes]
@@ -180,37 +178,70 @@ def _read(source: RowSource, asked: Asked, store: Store, progress: bool) -> Read
                 file.write(codes.data)
                 rows += len(codes)
             found = learner.finish().to_json()
-        notes = [_parts(w.message) for w in noted if issubclass(w.category, UserWarning)]
+        notes = [parts_of(w.message) for w in noted if issubclass(w.category, UserWarning)]
         return {"rows": rows, "names": list(numbers), "columns": found, "notes": notes}
 
     known = store.read(READING, identity)
     if known is not None and not (path.exists() and path.stat().st_size == 4 * known["rows"]):
         store.forget(READING)
     found = store.once(READING, identity, read)
-    for note in found["notes"]:
-        parts = (part if isinstance(part, str) else Option(**part) for part in note)
-        warn_user(BagwiseWarning(*parts))
+    warn_again(found["notes"])
     codes = np.memmap(path, np.int32, "r", shape=(found["rows"],))
     return Reading(np.asarray(codes), found["names"], Columns.from_json(found["columns"]), identity)
 
 
-def _parts(message: Warning | str) -> list[Any]:
+def learner_for(source: RowSource, asked: Asked, first_row: int = 0) -> ColumnLearner:
+    """What learns the columns of a table from this row on."""
+    return ColumnLearner(
+        source.schema,
+        asked.features,
+        [*asked.key, *asked.exclude],
+        asked.categorical,
+        asked.ordered,
+        source.limits,
+        first_row=first_row,
+    )
+
+
+def parts_of(message: Warning | str) -> list[Any]:
     """The parts of a warning, as JSON can hold them."""
     parts = message.args if isinstance(message, BagwiseWarning) else [str(message)]
     return [asdict(part) if isinstance(part, Option) else str(part) for part in parts]
 
 
-def _match(
-    reading: Reading, labels: LabelTable, name: str, skip_unmatched: bool
-) -> tuple[MatchedRows, IntArray]:
-    """What is known of the bags, and (number of names + 1,) the place of each among them, -1 for
-    those that are left out, and for -1.
-    """
+def warn_again(notes: Sequence[list[Any]]) -> None:
+    """Give warnings again, of which these are the parts."""
+    for note in notes:
+        parts = (part if isinstance(part, str) else Option(**part) for part in note)
+        warn_user(BagwiseWarning(*parts))
+
+
+def _rows_of(reading: Reading) -> IntArray:
+    """(number of names + 1,) rows of each bag, those of no bag last."""
     rows_of = np.zeros(len(reading.names) + 1, dtype=np.int64)
     for start in range(0, len(reading.codes), _ROWS):
         some = reading.codes[start : start + _ROWS]
         rows_of += np.bincount(np.where(some < 0, len(reading.names), some), minlength=len(rows_of))
-    index, left_out = match_names(int(rows_of[-1]), reading.names, labels, name, skip_unmatched)
+    return rows_of
+
+
+def matched(
+    columns: Columns,
+    names: list[str],
+    rows_of: IntArray,
+    labels: LabelTable,
+    name: str,
+    skip_unmatched: bool,
+) -> tuple[MatchedRows, IntArray]:
+    """What is known of the bags, and (number of names + 1,) the place of each among them, -1 for
+    those that are left out, and for -1.
+
+    Args:
+        names: of the bags that rows are in.
+        rows_of: how many, and, last, how many rows are in none.
+        name: of the table.
+    """
+    index, left_out = match_names(int(rows_of[-1]), names, labels, name, skip_unmatched)
     there = np.flatnonzero(index >= 0)
     sizes = np.zeros(len(labels.ids), dtype=np.int64)
     np.add.at(sizes, index[there], rows_of[there])
@@ -223,8 +254,8 @@ def _match(
     place = np.full(len(labels.ids), -1)
     place[used] = np.arange(len(used))
     bag_of_code = np.append(np.where(index >= 0, place[index], -1), -1)
-    n = len(reading.codes)
-    rows = MatchedRows(targets, reading.columns, n, left_out, [labels], 0, None, n)
+    n = int(rows_of.sum())
+    rows = MatchedRows(targets, columns, n, left_out, [labels], 0, None, n)
     return rows, bag_of_code
 
 
@@ -232,26 +263,37 @@ def _digest(array: IntArray) -> str:
     return hashlib.blake2b(array.tobytes(), digest_size=16).hexdigest()
 
 
-def _batches(
-    source: RowSource, codes: npt.NDArray[np.int32], bag_of_code: IntArray, columns: Columns
+def encoded_batches(
+    source: RowSource,
+    codes: npt.NDArray[np.int32],
+    bag_of_code: IntArray,
+    columns: Columns,
+    first_row: int = 0,
 ) -> Batches:
-    """The bag of each row of a batch, and what encodes it."""
+    """The bag of each row of a batch, and what encodes it; the first one is this row of a table."""
     row = 0
     for batch in source.batches(columns.names):
         own = bag_of_code[codes[row : row + batch.num_rows]]
-        yield own, partial(columns.encode, batch, row)
+        yield own, partial(columns.encode, batch, first_row + row)
         row += batch.num_rows
 
 
 def _encoded(batches: Any, columns: Columns, bags: Bags, index: IntArray) -> Inputs:
     """(n, width) the encoded rows of some bags, in memory, sorted by bag."""
-    wanted = np.full(len(bags) + 1, -1)
+    places, rows = rows_of_bags(batches(columns), len(bags), index)
+    found: Inputs = rows[np.argsort(places, kind="stable")]
+    return found
+
+
+def rows_of_bags(batches: Batches, n_bags: int, index: IntArray) -> tuple[IntArray, Inputs]:
+    """(n,) the place in `index` of the bag of each row that is in one of these, and the rows."""
+    wanted = np.full(n_bags + 1, -1)
     wanted[index] = np.arange(len(index))
-    parts, places = [], []
-    for own, encode in batches(columns):
+    places, parts = [np.empty(0, dtype=np.int64)], []
+    for own, encode in batches:
         place = wanted[own]
         if (there := place >= 0).any():
             parts.append(encode()[there])
             places.append(place[there])
-    found: Inputs = np.concatenate(parts)[np.argsort(np.concatenate(places), kind="stable")]
-    return found
+    rows = np.concatenate(parts) if parts else np.empty((0, 0), dtype=np.float32)
+    return np.concatenate(places), rows

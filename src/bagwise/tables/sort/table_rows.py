@@ -21,7 +21,7 @@ from bagwise.tables.match.bag_table import (
     match_rows,
     without_absent_classes,
 )
-from bagwise.tables.match.heavy_tails import with_useful_logs
+from bagwise.tables.match.heavy_tails import judged_here, with_useful_logs
 from bagwise.tables.read.databases import is_database
 from bagwise.tables.read.frames import is_frame, refuse_no_table
 from bagwise.tables.read.paths import paths_of
@@ -107,7 +107,7 @@ def rows_in_memory(
         order = targets.order[targets.bags.rows(index)]
         return encode_rows(source, given, order, rows.n_rows)[0]
 
-    rows = replace(rows, columns=with_useful_logs(rows, asked.seed, encode))
+    rows = replace(rows, columns=with_useful_logs(rows, asked.seed, judged_here(encode)))
     cells = len(targets.order) * len(rows.columns.encoded_names)
     refuse_more_than_memory(4 * cells, "the table, encoded,")
     inputs, _ = encode_rows(source, rows.columns, targets.order, rows.n_rows, progress)

@@ -1,0 +1,299 @@
+"""The bethe engine in PyTorch's own operations, all bags and classes at once, for accelerators.
+
+A fixed number of rounds, no branch on a number and no shape that depends on one: nothing waits for
+the device. Tensors are padded: G bags, K rows at most, A classes at most. A padded row counts 0
+times and a padded class has count 0 and log-probabilities of -inf.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch.nn.functional import softplus
+
+_ROUNDS = (8, 5)  # until the first fixed point, and from there to that of the corrected one
+_DAMPING = 0.3  # share of the old message: all classes at once would overshoot
+_TILT_STEPS = 2  # of Newton in a round, which begins where the last one ended
+_FIRST_TILT_STEPS = 4
+_LONGEST = 4.0  # step of Newton
+_LARGEST = 60.0  # logarithm of a ratio
+_BALANCE_STEPS = 4
+_JITTER = 1e-5  # on the diagonal of covariances, which may be singular; in counts squared
+
+
+class PaddedBags(NamedTuple):
+    """Bags of one batch, padded.
+
+    Attributes:
+        log_p: (G, K, A) log-probabilities, each row's largest 0.
+        copies: (G, K, 1) how often each row counts; 0 for padding.
+        counts: (G, A) of classes by count, the most frequent last.
+        is_factor: (G, A) the classes that send messages. Of two classes one is enough, and then the
+            answer is exact; of one class, none.
+        nodes: (T,) points t > 0 and 0 of the characteristic function.
+    """
+
+    log_p: torch.Tensor
+    copies: torch.Tensor
+    counts: torch.Tensor
+    is_factor: torch.Tensor
+    nodes: torch.Tensor
+
+
+def bethe_of_padded(
+    bags: PaddedBags, call: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """log P(S|X) (G,), and logarithms (G, K, A) of the weights times a factor for each row, as
+    `bethe_posterior` has them; `call` gives the function that is called for one of these.
+    """
+    tilt, messages = call(_begin)(*bags)
+    for _ in range(_ROUNDS[0]):
+        tilt, messages = call(_round)(*bags, tilt, messages)
+    value, log_p = call(_corrected)(*bags, tilt, messages)
+    bags = bags._replace(log_p=log_p)
+    for _ in range(_ROUNDS[1]):
+        tilt, messages = call(_round)(*bags, tilt, messages)
+    return value, log_p + messages
+
+
+def _begin(
+    log_p: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor, *_: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The tilt (G, A) and the messages (G, K, A) before the first round."""
+    messages = torch.zeros_like(log_p)
+    logits = odds(log_p, messages).logits
+    x = threshold(logits, copies, counts)
+    x = nearer(logits, copies, counts, x, torch.zeros_like(x))
+    return tilted(logits, copies, counts, x, _FIRST_TILT_STEPS), messages
+
+
+def balanced(log_w: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """Weights whose columns sum to the counts, nearly, and whose rows sum to 1."""
+    weights = log_w.softmax(-1)
+    for _ in range(_BALANCE_STEPS):
+        columns = (copies * weights).sum(1).clamp(min=torch.finfo(log_w.dtype).tiny)
+        weights = weights * (counts / columns)[:, None]
+        weights = weights / weights.sum(-1, keepdim=True)
+    return weights
+
+
+class Odds(NamedTuple):
+    """What a class hears from the instances.
+
+    Attributes:
+        logits: (G, K, A) logarithm of the odds that all other classes leave an instance.
+        rest: (G, K, A) logarithm of what all other classes have together.
+        total: (G, K, 1) logarithm of what all classes have together.
+    """
+
+    logits: torch.Tensor
+    rest: torch.Tensor
+    total: torch.Tensor
+
+
+def odds(log_p: torch.Tensor, messages: torch.Tensor) -> Odds:
+    """The odds under these messages, to full precision also where one class has nearly all."""
+    z = log_p + messages
+    total = z.logsumexp(-1, keepdim=True)
+    share = (z - total).exp()
+    is_most = share > 0.5  # of one class at most, whose rest is the sum of the others
+    others = z.masked_fill(is_most, -math.inf).logsumexp(-1, keepdim=True)
+    rest = torch.where(is_most, others, total + torch.log1p(-share.clamp(max=0.5)))
+    return Odds(log_p - rest, rest, total)
+
+
+def threshold(logits: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    """The shift (G, A) of the logits that makes as many of them positive as a class has instances:
+    that of `tilted` where nothing is in doubt.
+    """
+    falling, order = logits.masked_fill(copies == 0, -math.inf).sort(1, descending=True)
+    amounts = copies.expand_as(logits).gather(1, order)
+    is_in = amounts.cumsum(1) <= counts[:, None]
+    above = falling.masked_fill(~is_in, math.inf).amin(1)
+    below = falling.masked_fill(is_in | (amounts == 0), -math.inf).amax(1)
+    above, below = torch.minimum(above, below + _LONGEST), torch.maximum(below, above - _LONGEST)
+    return (-(above + below) / 2).nan_to_num(0, 0, 0)
+
+
+def nearer(
+    logits: torch.Tensor,
+    copies: torch.Tensor,
+    counts: torch.Tensor,
+    one: torch.Tensor,
+    other: torch.Tensor,
+) -> torch.Tensor:
+    """That of two shifts (G, A) under which a class's mean count is nearer to its count."""
+    missing = [
+        (counts - (copies * (logits + x[:, None]).sigmoid()).sum(1)).abs() for x in (one, other)
+    ]
+    return torch.where(missing[0] <= missing[1], one, other)
+
+
+def tilted(
+    logits: torch.Tensor,
+    copies: torch.Tensor,
+    counts: torch.Tensor,
+    x: torch.Tensor,
+    steps: int = _TILT_STEPS,
+) -> torch.Tensor:
+    """The shift x (G, A) of the logits (G, K, A) under which a class's mean count is its count.
+
+    Newton's steps from the x given, in the middle of what is known where they would leave it.
+    """
+    low, high = torch.full_like(x, -math.inf), torch.full_like(x, math.inf)
+    for _ in range(steps):
+        shifted = logits + x[:, None]
+        yes, no = shifted.sigmoid(), (-shifted).sigmoid()
+        missing = counts - (copies * yes).sum(1)
+        variance = (copies * yes * no).sum(1)
+        low = torch.where(missing > 0, x, low)
+        high = torch.where(missing > 0, high, x)
+        step = (missing / variance.clamp(min=1e-6)).clamp(-_LONGEST, _LONGEST)
+        middle = (low + high) / 2
+        inside = (x + step > low) & (x + step < high)
+        x = torch.where(inside | ~middle.isfinite(), x + step, middle)
+    return x
+
+
+def _round(
+    log_p: torch.Tensor,
+    copies: torch.Tensor,
+    counts: torch.Tensor,
+    is_factor: torch.Tensor,
+    nodes: torch.Tensor,
+    tilt: torch.Tensor,
+    messages: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The tilt (G, A) and the messages (G, K, A), as logarithms, after a round."""
+    bags = PaddedBags(log_p, copies, counts, is_factor, nodes)
+    logits = odds(log_p, messages).logits
+    tilt = tilted(logits, copies, counts, tilt, _TILT_STEPS)
+    new = tilt[:, None] + _log_ratios(bags, logits + tilt[:, None])
+    new = (1 - _DAMPING) * new + _DAMPING * messages
+    return tilt, torch.where(is_factor[:, None], new, 0)
+
+
+class _Circle(NamedTuple):
+    """Terms of P(N = n), N the number of instances of a class, at points of the unit circle.
+
+    Attributes:
+        cosine, sine: (T,) of the points.
+        factor: (G, K, A, T) real and imaginary part of an instance's factor no + yes e^it.
+        term: (G, A, T) real and imaginary part of phi(t) e^-itn / M, twice for t > 0.
+    """
+
+    cosine: torch.Tensor
+    sine: torch.Tensor
+    factor: tuple[torch.Tensor, torch.Tensor]
+    term: tuple[torch.Tensor, torch.Tensor]
+
+
+def _on_circle(bags: PaddedBags, logits: torch.Tensor) -> _Circle:
+    """See `posterior.fourier`; products over instances are sums of logarithms and of angles.
+
+    Angles are those beyond the mean's, which stay small where the terms are large.
+    """
+    T = bags.nodes.shape[0]
+    t = bags.nodes * (2 * math.pi / (2 * T - 1))
+    cosine, sine = t.cos(), t.sin()
+    yes, no = logits.sigmoid()[..., None], (-logits).sigmoid()[..., None]
+    real, imaginary = no + yes * cosine, yes * sine
+    copies = bags.copies[..., None]
+    lost = (2 * yes * no * (1 - cosine)).clamp(max=1 - torch.finfo(yes.dtype).eps)
+    size = (copies * 0.5 * torch.log1p(-lost)).sum(1).exp()
+    mean = (copies * yes).sum(1)
+    angle = (copies * (torch.atan2(imaginary, real) - yes * t)).sum(1)
+    angle = angle + (mean - bags.counts[..., None]) * t
+    size = size * torch.where(bags.nodes > 0, 2, 1) / (2 * T - 1)
+    return _Circle(cosine, sine, (real, imaginary), (size * angle.cos(), size * angle.sin()))
+
+
+def _log_ratios(bags: PaddedBags, logits: torch.Tensor) -> torch.Tensor:
+    """(G, K, A) log P(N_-k = n - 1) / P(N_-k = n), N_-k the count without instance k."""
+    cosine, sine, (a, b), (x, y) = _on_circle(bags, logits)
+    x, y = x[:, None], y[:, None]
+    scale = 1 / (a * a + b * b)
+    least = torch.finfo(logits.dtype).tiny
+    at = ((x * a + y * b) * scale).sum(-1).clamp(min=least)
+    u, v = x * cosine - y * sine, x * sine + y * cosine
+    below = ((u * a + v * b) * scale).sum(-1).clamp(min=least)
+    return (below / at).log().clamp(-_LARGEST, _LARGEST)
+
+
+def _corrected(
+    log_p: torch.Tensor,
+    copies: torch.Tensor,
+    counts: torch.Tensor,
+    is_factor: torch.Tensor,
+    nodes: torch.Tensor,
+    tilt: torch.Tensor,
+    messages: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The value (G,) and the log-probabilities (G, K, A), both corrected by the gap."""
+    bags = PaddedBags(log_p, copies, counts, is_factor, nodes)
+    gap, step = _gap(bags, (log_p + messages).softmax(-1))
+    return _bethe_value(bags, tilt, messages) + gap, log_p + step
+
+
+def _bethe_value(bags: PaddedBags, tilt: torch.Tensor, messages: torch.Tensor) -> torch.Tensor:
+    """(G,) log of prod_c Z_c / prod_k Z_k^(C - 1); stationary in the messages."""
+    logits, rest, total = odds(bags.log_p, messages)
+    tilt = tilted(logits, bags.copies, bags.counts, tilt, _TILT_STEPS)
+    shifted = logits + tilt[:, None]
+    probability = _on_circle(bags, shifted).term[0].sum(-1)
+    # Of an instance, p e^x + rest: what the tilted probabilities were divided by.
+    divided = torch.where(bags.is_factor[:, None], rest + softplus(shifted), 0)
+    log_p = probability.clamp(min=torch.finfo(tilt.dtype).tiny).log() - bags.counts * tilt
+    of_factors = torch.where(bags.is_factor, log_p, 0) + (bags.copies * divided).sum(1)
+    more = bags.is_factor.sum(-1) - 1
+    return of_factors.sum(-1) - more * (bags.copies * total)[..., 0].sum(1)
+
+
+def _gap(bags: PaddedBags, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(G,) what the covariance of the counts adds to the value, and (G, K, A) what its derivative
+    by the weights adds to the log-probabilities.
+
+    The classes are eliminated in the order of their counts, which is nearly that of the pivots.
+    """
+    A = w.shape[-1]
+    shares = bags.copies * w
+    columns = shares.sum(1)
+    # No matmul: where it runs in TF32, the difference would have three digits.
+    sigma = columns.diag_embed() - (shares[..., None] * w[..., None, :]).sum(1)
+    variance = sigma.diagonal(dim1=-2, dim2=-1).clamp(min=0)
+    eye = torch.eye(A, dtype=w.dtype, device=w.device)
+    kept = sigma + _JITTER * (1 + variance.amax(-1)[:, None, None]) * eye
+    root = torch.linalg.cholesky_ex(kept[:, :-1, :-1])[0]
+    diagonal = root.diagonal(dim1=-2, dim2=-1)
+    inverse = torch.linalg.solve_triangular(
+        root / diagonal[:, None], eye[:-1, :-1].expand_as(root), upper=False, unitriangular=True
+    )
+    pivots = diagonal.square()
+    gap = _log_g(pivots).sum(-1) - _log_g(variance).sum(-1)
+    rates = _slope(pivots)[..., None]
+    by_sigma = (inverse[..., None] * (rates * inverse)[..., None, :]).sum(1)
+    by_sigma = torch.nn.functional.pad(by_sigma, (0, 1, 0, 1))
+    direction = by_sigma.diagonal(dim1=-2, dim2=-1)[:, None] - _slope(variance)[:, None] * (
+        1 - 2 * w
+    )
+    direction = direction - 2 * (w[..., None] * by_sigma[:, None]).sum(-2)
+    occurring = (bags.counts > 0).sum(-1)
+    length = 1 - 0.7 * (-variance.sum(-1) / (1.7 * occurring)).exp()
+    is_many = bags.is_factor.sum(-1) > 1
+    step = torch.where(is_many[:, None, None], length[:, None, None] * direction, 0)
+    return torch.where(is_many, gap, 0), step
+
+
+def _log_g(v: torch.Tensor) -> torch.Tensor:
+    """log(exp(-v) I_0(v))."""
+    found: torch.Tensor = torch.special.i0e(v).log()
+    return found
+
+
+def _slope(v: torch.Tensor) -> torch.Tensor:
+    """The derivative of `_log_g`."""
+    found: torch.Tensor = torch.special.i1e(v) / torch.special.i0e(v) - 1
+    return found

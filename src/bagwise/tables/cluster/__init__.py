@@ -1,0 +1,1 @@
+"""Tables whose rows are spread over the workers of a Ray cluster, and stay there."""
