@@ -42,7 +42,7 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
         return _compiled(function)
 
 
-class _Compiling(event.Listener):  # type: ignore[misc]  # numba has no types
+class _Compiling(event.Listener):
     """Says on a progress bar that kernels are being compiled, which happens once."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def _remark(text: str) -> None:
         progress.remark(text)
 
 
-event.register("numba:compile", _Compiling())
+event.register("numba:compile", _Compiling())  # type: ignore[no-untyped-call]
 
 
 def inline(function: Callable[_P, _R]) -> Callable[_P, _R]:
