@@ -5,7 +5,7 @@ python benchmarks/capacity.py                 # some minutes; writes the tables 
 
 CPU seconds of the workers are fitted, step by step, by non-negative least squares of relative
 errors: most steps by a constant, rows and numbers (rows x columns), passes by the rows that they go
-over and numbers, matrices by bags x coefficients^2, too. That is for bags of hundreds of rows, whose
+over and numbers, matrices by bags x coefficients^2, too. Bags are of hundreds of rows, whose
 likelihood takes about as long a row; smaller ones may take several times as long. The driver's
 seconds and memory are fitted by bags. Other runs than those that the model is fitted to check it.
 """
