@@ -5,12 +5,14 @@ returns markdown; pictures go to the folder `pictures`, named after the page and
 
 python benchmarks/page.py                                     # make bench: a quarter of an hour
 python benchmarks/page.py --only others --out others.md       # a page of one section
+python benchmarks/page.py --only growth --keep                # the others stay as they are
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import sys
 import time
 from collections.abc import Sequence
@@ -24,21 +26,25 @@ SECTIONS = (
     "steps",
     "engines",
     "accuracy",
+    "device",
     "groupings",
     "bounds",
     "others",
     "losses",
     "tables",
+    "growth",
     "workers",
 )
 
 
-def measured(name: str, pictures: Path, tiny: bool) -> str:
-    """A section's markdown, or why there is none."""
+def measured(name: str, pictures: Path, tiny: bool, against: Path | None = None) -> str:
+    """A section's markdown, or why there is none; some compare with another version's source."""
     if not (HERE / f"{name}.py").exists():
         return ""
     try:
-        return str(importlib.import_module(name).section(pictures, tiny))
+        section = importlib.import_module(name).section
+        compares = against is not None and "against" in inspect.signature(section).parameters
+        return str(section(pictures, tiny, *([against] if compares else [])))
     except ModuleNotFoundError as missing:
         return f"## {name.capitalize()}\n\nNot measured: {missing.name} is not installed.\n"
 
@@ -59,6 +65,20 @@ def page(names: Sequence[str], out: Path, tiny: bool) -> None:
         out.write_text("\n".join([head, *(part for part in parts if part)]))
 
 
+def renewed(names: Sequence[str], out: Path, tiny: bool, against: Path | None = None) -> None:
+    """Measure sections, and put them where the page has those of the same headings."""
+    on = f"Measured on {time.strftime('%Y-%m-%d')}: {machine()}"
+    for name in names:
+        heading, _, text = measured(name, out.parent / out.stem, tiny, against).partition("\n")
+        section = f"{heading}\n\n{on}\n{text}"
+        before, found, rest = out.read_text().partition(f"\n{heading}\n")
+        _, following, after = rest.partition("\n## ")
+        if not found:
+            before = before.rstrip("\n") + "\n"
+        parts = (before, "\n", section.rstrip("\n"), "\n", following, after)
+        out.write_text("".join(parts))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -69,8 +89,15 @@ def main() -> None:
         "--only", nargs="+", choices=SECTIONS, default=SECTIONS, help="sections to measure (all)"
     )
     parser.add_argument("--tiny", action="store_true", help="sizes that take seconds, to test it")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the other sections of the page as they are"
+    )
+    parser.add_argument("--against", type=Path, help="with --keep: src of a version before this")
     options = parser.parse_args()
-    page(options.only, options.out, options.tiny)
+    if options.keep:
+        renewed(options.only, options.out, options.tiny, options.against)
+    else:
+        page(options.only, options.out, options.tiny)
     print(f"{options.out} is written.")
 
 

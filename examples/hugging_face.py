@@ -51,7 +51,9 @@ def magazines(n: int) -> BagDataset:
 class BagTrainer(Trainer):
     """A Trainer whose loss is that of bags, the mean over all sentences of an optimizer's step."""
 
-    loss_is_scaled_for_ga = True  # accumulated batches hold different numbers of sentences
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.model_accepts_loss_kwargs = True  # else it divides by the batches of a step
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
         """The batches of a step, and how many sentences they have together."""

@@ -466,7 +466,7 @@ def _of_the_system() -> None:
 @pytest.mark.parametrize(
     ("place", "arguments", "advice"),
     [
-        ("bagwise.tables.fitting.rows_in_memory", ("fit", "rows.csv", *FIT), "--memory 2GB"),
+        ("bagwise.tables.rows_to_fit.rows_in_memory", ("fit", "rows.csv", *FIT), "--memory 2GB"),
         ("bagwise.tables.read.source.FileSource._batches", PREDICT, "fewer rows"),
         ("bagwise.paper.run.make_model", TRAIN, "--batch-instances"),
     ],

@@ -24,7 +24,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "without" / "ot.py").write_text(absent)
     paths = [str(folder / "without"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     out = folder / "measured.md"
-    sections = ["training", "steps", "accuracy", "bounds", "others", "losses"]
+    sections = ["training", "steps", "accuracy", "bounds", "others", "losses", "growth"]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--tiny", "--out", str(out), "--only", *sections],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
@@ -56,6 +56,32 @@ def test_every_table_has_its_figures(page: Path) -> None:
     multinomial, auto = float(distances[2]), float(distances[6])
     assert auto < 1e-3 < multinomial
     assert "outside of the bound of 0." in text
+
+
+def test_growth_has_the_time_of_each_call_and_its_exponents(page: Path) -> None:
+    text = page.read_text()
+    ((rows, columns, *times),) = cells(text, "| rows | columns | fit, CPU s |")
+    assert (rows, columns) == ("2,000", "8")
+    assert all(float(time) > 0 for time in times)
+    grows = cells(text, "| grows | size | fit, CPU s |")
+    assert [row[0] for row in grows if row[1] == "exponent"] == [
+        "rows",
+        "columns",
+        "classes",
+        "bag size",
+    ]
+    assert all(len(row) == 6 for row in grows)
+
+
+def test_a_section_takes_the_place_of_the_old_one(page: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.md"
+    out.write_text("# Benchmarks\n\n## Growth\n\nold figures\n\n## Two workers\n\nkept\n")
+    command = [sys.executable, str(SCRIPT), "--tiny", "--keep", "--out", str(out)]
+    subprocess.run([*command, "--only", "growth"], capture_output=True, check=True)
+    text = out.read_text()
+    assert "old figures" not in text
+    assert text.index("## Growth") < text.index("| rows | columns |") < text.index("## Two workers")
+    assert text.endswith("## Two workers\n\nkept\n")
 
 
 def test_other_software_finds_the_same(page: Path) -> None:

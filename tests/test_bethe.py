@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from bagwise import Bags, bag_posterior
-from bagwise.posterior._kernels import inline
+from bagwise.posterior._kernels import kernel
 from bagwise.posterior.poisson_binomial import cardinality_ratios
 from oracles import informed_bags, random_bags
 
@@ -149,7 +149,7 @@ def test_senseless_options_are_refused(option: dict[str, float]) -> None:
         bag_posterior(log_probs, bags, engine="bethe", **option)
 
 
-@inline
+@kernel
 def _ratios(yes: np.ndarray, no: np.ndarray, n: int, found: np.ndarray) -> None:
     cardinality_ratios(yes, no, n, 1e50, found)
 

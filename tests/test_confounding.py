@@ -16,7 +16,7 @@ from bagwise.likelihood.confounding import (
     contrast_slopes,
     robustness,
 )
-from bagwise.likelihood.share_intervals import counted_share_intervals
+from bagwise.likelihood.counted_shares import counted_share_intervals
 
 
 def test_robustness_is_that_of_the_published_example() -> None:

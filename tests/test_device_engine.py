@@ -372,13 +372,9 @@ def test_compiled_kernels_give_the_same_answer() -> None:
     torch.compiler.reset()
     for i in range(3):
         log_probs, bags = random_bags(i, [50 + i, 40, 12, 9 + i], 5)
-        for kind in KINDS:
-            given = log_probs.to(kind)
-            one, other = (
-                bag_posterior(given, bags, "device", compiled=compiled)
-                for compiled in (True, False)
-            )
-            torch.testing.assert_close(one.weights, other.weights, atol=1e-5, rtol=0)
-            torch.testing.assert_close(
-                one.log_likelihood, other.log_likelihood, atol=1e-4, rtol=1e-5
-            )
+        one, other = (
+            bag_posterior(log_probs.float(), bags, "device", compiled=compiled)
+            for compiled in (True, False)
+        )
+        torch.testing.assert_close(one.weights, other.weights, atol=1e-5, rtol=0)
+        torch.testing.assert_close(one.log_likelihood, other.log_likelihood, atol=1e-4, rtol=1e-5)

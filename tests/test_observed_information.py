@@ -9,7 +9,9 @@ import pytest
 from scipy.special import softmax
 
 from bagwise import Bags
-from bagwise.likelihood._observed import observed_information
+from bagwise.likelihood._observed import is_carried, observed_information
+from bagwise.likelihood._optimize import Problem
+from bagwise.likelihood._second_derivative import inverse_observed
 from bagwise.likelihood.coordinates import contrasts
 from bagwise.likelihood.objective import BagLikelihood
 from oracles import labelings
@@ -112,6 +114,19 @@ def test_many_columns_are_carried_some_at_a_time(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("bagwise.likelihood._lattice_spread._SPACE", 1)
     monkeypatch.setattr("bagwise.likelihood._observed._CHUNK", 1)
     np.testing.assert_allclose(information(likelihood, theta), at_once, rtol=0, atol=1e-12)
+
+
+def test_differences_of_the_gradient_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take the place of lattices that are very large."""
+    likelihood, theta = likelihood_of(KINDS["ranges"])
+    problem = Problem(likelihood, 1.0)
+    point = problem.at(theta, 0.0)
+    expected = information(likelihood, theta) + np.eye(theta.size)
+    analytic = inverse_observed(problem, point, expected)
+    monkeypatch.setattr("bagwise.likelihood._observed._MOST_STATES", 4)
+    assert not is_carried(likelihood.bags)
+    by_steps = inverse_observed(problem, point, expected)
+    np.testing.assert_allclose(by_steps, analytic, rtol=1e-3, atol=1e-4)
 
 
 def test_large_counts_and_extreme_logits_lose_no_digits() -> None:

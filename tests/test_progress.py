@@ -6,6 +6,7 @@ import io
 import re
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from rich.console import Console
@@ -51,6 +52,20 @@ def test_of_rows_whose_number_is_unknown_no_time_is_told(terminal: io.StringIO) 
     with RowProgress("reading", None, show=True) as bar:
         bar.advance(1000)
         assert shown(bar, 10).endswith("1,000 rows")
+
+
+def test_a_bar_says_that_kernels_are_compiled(terminal: io.StringIO) -> None:
+    @numba.njit
+    def double(x: float) -> float:
+        return 2 * x
+
+    with WorkProgress("linear model", "fits", 1, show=True) as bar:
+        assert double(2.0) == 4.0
+        assert "linear model - compiling kernels, once" in terminal.getvalue()
+        assert "compiling" not in shown(bar, 1)  # it is done
+        terminal.truncate(0)
+        assert double(3.0) == 6.0
+    assert "compiling" not in terminal.getvalue()
 
 
 def test_fits_are_counted_as_the_ridge_is_chosen() -> None:

@@ -65,6 +65,33 @@ def check(run_pages: ModuleType, text: str) -> None:
             assert run_pages.same(block.shown, printed), f"{block.shown}\n---\n{printed}"
 
 
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("12 rows, 61.3%", "12 rows,  61.2%", True),
+        ("12 rows, 61.3%", "12 rows, 55.0%", False),
+        ("12 rows", "12 bags", False),
+        ("12 rows", "12 rows and more", False),
+        ("12 rows ...", "12 rows and more", True),
+        ("... 5 bags ...", "12 rows, 5 bags, and more", True),
+        ("... 9 bags ...", "12 rows, 5 bags, and more", False),
+    ],
+)
+def test_in_outputs_numbers_may_differ_a_little_and_words_may_not(
+    run_pages: ModuleType, shown: str, printed: str, same: bool
+) -> None:
+    assert run_pages.same(shown, printed) is same
+
+
+def test_an_output_belongs_to_the_block_above_it(run_pages: ModuleType) -> None:
+    text = "```python\n1 + 1\n```\n\n```text\n2\n```\n\n    bagwise --version\n\nWords.\n"
+    snippet, command = run_pages.run(text)
+    assert (snippet[0].shown, snippet[1]) == ("2\n", "2\n")
+    assert command[0].shown is None
+    assert command[0].lines == ["bagwise --version"]
+    assert run_pages.rewritten(text.replace("\n2\n", "\n3\n")) == text
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_readme_runs_and_prints_what_it_shows(run_pages: ModuleType, folder: Path) -> None:

@@ -11,11 +11,8 @@ from scipy.special import expit
 from bagwise import Bags
 from bagwise.likelihood import covariance, fit_for_intervals, fit_linear
 from bagwise.likelihood.coefficient_covariance import Covariance
-from bagwise.likelihood.share_intervals import (
-    _given_counts,
-    counted_share_intervals,
-    share_intervals,
-)
+from bagwise.likelihood.counted_shares import counted_share_intervals, given_counts
+from bagwise.likelihood.share_intervals import share_intervals
 
 RNG = np.random.default_rng(5)
 
@@ -66,7 +63,7 @@ def test_the_variance_given_counts_is_near_that_of_all_labelings(K: int, n: int)
     sums = labelings @ group
     exact = weight @ (sums - weight @ sums) ** 2
     bags = Bags([K], [[K - n, n]])
-    ours = _given_counts(np.stack([1 - w, w], axis=1), bags, group, 2)
+    ours = given_counts(np.stack([1 - w, w], axis=1), bags, group, 2)
     np.testing.assert_allclose(ours[1], exact, rtol=0.15)
 
 
@@ -74,7 +71,7 @@ def test_the_variance_given_counts_is_exact_for_rows_that_are_alike() -> None:
     bags, group = Bags([5], [[3, 2]]), np.array([0, 0, 1, 1, 1])
     w = np.tile([0.6, 0.4], (5, 1))
     hypergeometric = 2 * 0.4 * 0.6 * 3 / 4
-    np.testing.assert_allclose(_given_counts(w, bags, group, 2), hypergeometric)
+    np.testing.assert_allclose(given_counts(w, bags, group, 2), hypergeometric)
 
 
 def test_ends_are_shares_of_whole_rows() -> None:

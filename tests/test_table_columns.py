@@ -26,7 +26,7 @@ from bagwise.cli import app
 from bagwise.limits import Limits
 from bagwise.tables.encode.columns import Column, Columns, Log, Surprises
 from bagwise.tables.encode.learn_columns import ColumnLearner, ordered_of
-from bagwise.tables.encode.number_columns import _Sample, far_values, is_heavy
+from bagwise.tables.encode.number_columns import _percentiles, _Sample, far_values, is_heavy
 from bagwise.tables.match.heavy_tails import log_gain
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.notation import Written
@@ -312,6 +312,13 @@ def test_what_is_far_does_not_depend_on_the_unit(
     np.testing.assert_allclose([other.low, other.high], ends, rtol=1e-9)
     assert sorted(other.codes) == sorted(scale * code + shift for code in one.codes)
     assert len(other.cut) == len(one.cut)
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=50))
+def test_percentiles_are_those_of_numpy(values: list[float]) -> None:
+    expected = np.percentile(values, [0, 1, 25, 50, 90, 100])
+    found = _percentiles(np.sort(np.array(values)), [0, 1, 25, 50, 90, 100])
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-6)
 
 
 def test_a_sample_is_all_values_while_they_are_few_and_fair_after() -> None:

@@ -19,6 +19,7 @@ DARK = {  # what the colors of the style become on a dark page; others stay
     "#6b7680": "#9aa5b1",
     "#d5dadf": "#3a424c",
     "#0072b2": "#56b4e9",
+    "#0b5fa5": "#56b4e9",  # of the pictures that a model draws
 }
 _BEGIN, _END = ".. picture begins", ".. picture ends"
 _COLORS = (

@@ -94,32 +94,19 @@ shares[["rows", "share", "low", "high"]].round(3)
 # %%
 # This is the moment of truth. In real life you would not know it; here we do.
 
-shares.index = ["no reward", "reward"]
-truth = (people["came"] == "yes").groupby(people["reward"]).mean().to_numpy()
+truth = (people["came"] == "yes").groupby(people["reward"]).mean()
 
-figure, axes = plt.subplots(figsize=(8, 2.4))
-figure.set_label(
+axes = model.plot_shares(rows, by="reward")
+axes.plot(truth, [0, 1], "|", color="#d55e00", markersize=24, markeredgewidth=2.5)
+axes.annotate(
+    "truth", (truth[True], 1), (0, 14), color="#d55e00", ha="center", textcoords="offset points"
+)
+axes.set_title("Share of people who came, by reward")
+axes.set_xlabel("")
+axes.figure.set_label(
     "Estimated share of people who came, with and without a reward, with 95% intervals. Both "
     "intervals contain the true share."
 )
-axes.hlines(shares.index, shares["low"], shares["high"], color="#0072b2", linewidth=6, alpha=0.3)
-axes.plot(shares["share"], shares.index, "o", color="#0072b2", markersize=9)
-axes.plot(truth, shares.index, "|", color="#d55e00", markersize=24, mew=2.5)
-axes.annotate(
-    "truth", (truth[1], 1), (0, 18), color="#d55e00", ha="center", textcoords="offset points"
-)
-axes.annotate(
-    "estimate, 95% interval",
-    (shares.loc["reward", "low"], 1),
-    (-8, -4),
-    color="#0072b2",
-    ha="right",
-    textcoords="offset points",
-)
-axes.set_xlim(0, 1)
-axes.set_ylim(-0.6, 1.8)
-axes.xaxis.set_major_formatter("{x:.0%}")
-axes.set_title("People who picked up their result")
 plt.show()
 
 # %%

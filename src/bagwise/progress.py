@@ -17,6 +17,9 @@ _SHOWN = {
 }
 
 
+_REMARK = " - "  # between the name of a bar and a remark
+
+
 class TimeLeft(ProgressColumn):
     """How long it will take at the mean speed until now; nothing as long as nothing is done."""
 
@@ -29,6 +32,17 @@ class TimeLeft(ProgressColumn):
             return Text("")
         left = task.elapsed / done * max(task.total - task.completed, 0)
         return Text(f"{timedelta(seconds=round(left))} left", style="progress.remaining")
+
+
+_on_screen: list[Bar] = []  # the innermost last
+
+
+def remark(text: str) -> None:
+    """Say something beside the name of the bar that is shown, if one is; an empty text takes it
+    back.
+    """
+    if _on_screen:
+        _on_screen[-1].remark(text)
 
 
 class Bar:
@@ -52,11 +66,22 @@ class Bar:
 
     def __enter__(self) -> Self:
         self._bar.start()
+        if not self._bar.disable:
+            _on_screen.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self in _on_screen:
+            _on_screen.remove(self)
         if not self._bar.disable:  # rich 13 ends a line even of a bar that is not shown
             self._bar.stop()
+
+    def remark(self, text: str) -> None:
+        """Say something beside the name, until something else is said."""
+        for task in self._bar.tasks:
+            name = task.description.partition(_REMARK)[0]
+            self._bar.update(task.id, description=f"{name}{_REMARK}{text}" if text else name)
+        self._bar.refresh()
 
 
 class RowProgress(Bar):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from bagwise.autograd.bag_tensors import BagTensors, is_moved, tensors_of
 from bagwise.autograd.device_lattice import STEPS
@@ -172,16 +173,18 @@ def on_device(
         packed = packed_bags(bags, max_states)
     found = packed.on(device, non_blocking)
     row = found.bag_of_row
-    if type(row) is torch.Tensor and not torch._C._functorch.is_functorch_wrapped_tensor(row):
+    hidden = torch._C._functorch.is_functorch_wrapped_tensor(row)
+    if not (hidden or isinstance(row, FakeTensor)):
         bags.on_device = found
     return found
 
 
 def bring(bags: Bags, device: torch.device) -> None:
-    """Send bags to the device of what they go with, if nobody has, so that losses do not send
-    their parts one by one.
+    """Send bags to the device of what they go with, if nobody has and they suit it, so that losses
+    do not send their parts one by one.
     """
-    if device.type != "cpu" and not torch.compiler.is_compiling() and not is_moved(bags, device):
+    is_away = device.type != "cpu" and not torch.compiler.is_compiling()
+    if is_away and not is_moved(bags, device) and suits_device(bags):
         on_device(bags, device)
 
 

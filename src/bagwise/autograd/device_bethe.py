@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch.nn.functional import softplus
 
 _ROUNDS = (8, 5)  # until the first fixed point, and from there to that of the corrected one
 _DAMPING = 0.3  # share of the old message: all classes at once would overshoot
@@ -33,14 +32,22 @@ class PaddedBags(NamedTuple):
         counts: (G, A) of classes by count, the most frequent last.
         is_factor: (G, A) the classes that send messages. Of two classes one is enough, and then the
             answer is exact; of one class, none.
-        nodes: (T,) points t > 0 and 0 of the characteristic function.
+        circle: (4, T) points t = 0 and t > 0 of the characteristic function, cos t, sin t, and the
+            share of a point in P(N = n), twice that of t = 0 for t > 0.
     """
 
     log_p: torch.Tensor
     copies: torch.Tensor
     counts: torch.Tensor
     is_factor: torch.Tensor
-    nodes: torch.Tensor
+    circle: torch.Tensor
+
+
+def circle_of(nodes: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    """`PaddedBags.circle` for nodes 0, 1, ..., T - 1."""
+    M = 2 * nodes.shape[0] - 1
+    t = nodes.to(kind) * (2 * math.pi / M)
+    return torch.stack([t, t.cos(), t.sin(), (nodes.clamp(max=1) + 1).to(kind) / M])
 
 
 def bethe_of_padded(
@@ -152,9 +159,8 @@ def tilted(
         low = torch.where(missing > 0, x, low)
         high = torch.where(missing > 0, high, x)
         step = (missing / variance.clamp(min=1e-6)).clamp(-_LONGEST, _LONGEST)
-        middle = (low + high) / 2
-        inside = (x + step > low) & (x + step < high)
-        x = torch.where(inside | ~middle.isfinite(), x + step, middle)
+        new = x + step  # of two bounds, it can leave that alone which is known
+        x = torch.where((new >= low) & (new <= high), new, (low + high) / 2)
     return x
 
 
@@ -163,12 +169,12 @@ def _round(
     copies: torch.Tensor,
     counts: torch.Tensor,
     is_factor: torch.Tensor,
-    nodes: torch.Tensor,
+    circle: torch.Tensor,
     tilt: torch.Tensor,
     messages: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The tilt (G, A) and the messages (G, K, A), as logarithms, after a round."""
-    bags = PaddedBags(log_p, copies, counts, is_factor, nodes)
+    bags = PaddedBags(log_p, copies, counts, is_factor, circle)
     logits = odds(log_p, messages).logits
     tilt = tilted(logits, copies, counts, tilt, _TILT_STEPS)
     new = tilt[:, None] + _log_ratios(bags, logits + tilt[:, None])
@@ -180,13 +186,10 @@ class _Circle(NamedTuple):
     """Terms of P(N = n), N the number of instances of a class, at points of the unit circle.
 
     Attributes:
-        cosine, sine: (T,) of the points.
         factor: (G, K, A, T) real and imaginary part of an instance's factor no + yes e^it.
         term: (G, A, T) real and imaginary part of phi(t) e^-itn / M, twice for t > 0.
     """
 
-    cosine: torch.Tensor
-    sine: torch.Tensor
     factor: tuple[torch.Tensor, torch.Tensor]
     term: tuple[torch.Tensor, torch.Tensor]
 
@@ -196,9 +199,7 @@ def _on_circle(bags: PaddedBags, logits: torch.Tensor) -> _Circle:
 
     Angles are those beyond the mean's, which stay small where the terms are large.
     """
-    T = bags.nodes.shape[0]
-    t = bags.nodes * (2 * math.pi / (2 * T - 1))
-    cosine, sine = t.cos(), t.sin()
+    t, cosine, sine, share = bags.circle.unbind()
     yes, no = logits.sigmoid()[..., None], (-logits).sigmoid()[..., None]
     real, imaginary = no + yes * cosine, yes * sine
     copies = bags.copies[..., None]
@@ -207,13 +208,14 @@ def _on_circle(bags: PaddedBags, logits: torch.Tensor) -> _Circle:
     mean = (copies * yes).sum(1)
     angle = (copies * (torch.atan2(imaginary, real) - yes * t)).sum(1)
     angle = angle + (mean - bags.counts[..., None]) * t
-    size = size * torch.where(bags.nodes > 0, 2, 1) / (2 * T - 1)
-    return _Circle(cosine, sine, (real, imaginary), (size * angle.cos(), size * angle.sin()))
+    size = share * size
+    return _Circle((real, imaginary), (size * angle.cos(), size * angle.sin()))
 
 
 def _log_ratios(bags: PaddedBags, logits: torch.Tensor) -> torch.Tensor:
     """(G, K, A) log P(N_-k = n - 1) / P(N_-k = n), N_-k the count without instance k."""
-    cosine, sine, (a, b), (x, y) = _on_circle(bags, logits)
+    _, cosine, sine, _ = bags.circle.unbind()
+    (a, b), (x, y) = _on_circle(bags, logits)
     x, y = x[:, None], y[:, None]
     scale = 1 / (a * a + b * b)
     least = torch.finfo(logits.dtype).tiny
@@ -228,12 +230,12 @@ def _corrected(
     copies: torch.Tensor,
     counts: torch.Tensor,
     is_factor: torch.Tensor,
-    nodes: torch.Tensor,
+    circle: torch.Tensor,
     tilt: torch.Tensor,
     messages: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The value (G,) and the log-probabilities (G, K, A), both corrected by the gap."""
-    bags = PaddedBags(log_p, copies, counts, is_factor, nodes)
+    bags = PaddedBags(log_p, copies, counts, is_factor, circle)
     gap, step = _gap(bags, (log_p + messages).softmax(-1))
     return _bethe_value(bags, tilt, messages) + gap, log_p + step
 
@@ -244,12 +246,15 @@ def _bethe_value(bags: PaddedBags, tilt: torch.Tensor, messages: torch.Tensor) -
     tilt = tilted(logits, bags.copies, bags.counts, tilt, _TILT_STEPS)
     shifted = logits + tilt[:, None]
     probability = _on_circle(bags, shifted).term[0].sum(-1)
-    # Of an instance, p e^x + rest: what the tilted probabilities were divided by.
-    divided = torch.where(bags.is_factor[:, None], rest + softplus(shifted), 0)
-    log_p = probability.clamp(min=torch.finfo(tilt.dtype).tiny).log() - bags.counts * tilt
-    of_factors = torch.where(bags.is_factor, log_p, 0) + (bags.copies * divided).sum(1)
-    more = bags.is_factor.sum(-1) - 1
-    return of_factors.sum(-1) - more * (bags.copies * total)[..., 0].sum(1)
+    least = torch.finfo(tilt.dtype).tiny
+    of_factors = probability.clamp(min=least).log() - bags.counts * tilt
+    # Of an instance, p e^x + rest: what the tilted probabilities were divided by. Each relative to
+    # the total, lest small numbers drown in the sums of large ones.
+    divided = torch.logaddexp(rest, bags.log_p + tilt[:, None]) - total
+    of_rows = torch.where(bags.is_factor[:, None], divided, 0).sum(-1) + total[..., 0]
+    return torch.where(bags.is_factor, of_factors, 0).sum(-1) + (bags.copies[..., 0] * of_rows).sum(
+        1
+    )
 
 
 def _gap(bags: PaddedBags, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

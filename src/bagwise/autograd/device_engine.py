@@ -12,7 +12,7 @@ import torch
 
 from bagwise.autograd.bag_tensors import is_moved, weighted
 from bagwise.autograd.device_bags import DeviceBags, PaddedIndex, on_device, suits_device
-from bagwise.autograd.device_bethe import PaddedBags, balanced, bethe_of_padded
+from bagwise.autograd.device_bethe import PaddedBags, balanced, bethe_of_padded, circle_of
 from bagwise.autograd.device_lattice import Lattices, exact_of_padded
 from bagwise.autograd.tracing import is_traced, refuse_empty, refuse_forward_mode
 from bagwise.bags import Bags
@@ -70,8 +70,7 @@ def _operator(
     """The engine as one operation for those who look on, as in `autograd.operator`: compilers need
     not follow its thousand small ones in each of their programs.
     """
-    with torch.autocast(log_probs.device.type, enabled=False):
-        return _computed(log_probs, sizes, labels, row_weights, large, small, compiled)
+    return _computed(log_probs, sizes, labels, row_weights, large, small, compiled)
 
 
 @_operator.register_fake
@@ -119,8 +118,7 @@ class _Posterior(torch.autograd.Function):
         if log_probs.is_cpu:  # elsewhere a look at the numbers would make the host wait
             checked(bags.others_impossible(log_probs.detach().double().numpy()), bags)
         _, sizes, labels, weights, large, small = known.tensors
-        with torch.autocast(log_probs.device.type, enabled=False):
-            return _computed(log_probs, sizes, labels, weights, large, small, compiled)
+        return _computed(log_probs, sizes, labels, weights, large, small, compiled)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
@@ -237,7 +235,9 @@ def _padded(
         copies[..., None],
         index.counts.to(log_p.dtype),
         index.is_factor > 0,
-        index.nodes if log_p.dtype == torch.float32 else _twice(index.nodes),
+        circle_of(
+            index.nodes if log_p.dtype == torch.float32 else _twice(index.nodes), log_p.dtype
+        ),
         torch.where(is_there[..., None] & occurs, places, N * C),
         (copies * top[..., 0]).sum(1),
     )

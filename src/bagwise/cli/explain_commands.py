@@ -52,6 +52,14 @@ SomeBag = Annotated[
 SomeLabels = Annotated[
     list[str] | None, typer.Option(help="File with the counts of the bags of these rows.")
 ]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="For a table larger than memory: how much of it may be used for the rows, 2GB for "
+        "one. Rows that were counted are sorted by bag into a temporary file.",
+    ),
+]
 
 
 @app.command(rich_help_panel=TABLES, has_json=True)
@@ -65,6 +73,7 @@ def explain(
     clipped: Clipped = False,
     row_counts: RowCounts = None,
     skip_unmatched: Skip = False,
+    memory: Memory = None,
     out: Out = None,
     force: Force = False,
 ) -> None:
@@ -79,6 +88,7 @@ def explain(
 
     Intervals allow for the sampling of bags.
     """
+    from bagwise.memory_size import bytes_of
     from bagwise.table_model.answers import effect_columns, importance_columns, records
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import spooled
@@ -98,7 +108,8 @@ def explain(
             output.result(records(effect_columns(found)))
             _show_effects(fitted, found)
         else:
-            falls = importances(fitted, files, counts, progress=output.for_people)
+            budget = None if memory is None else bytes_of(memory)
+            falls = importances(fitted, files, counts, memory=budget, progress=output.for_people)
             if out is not None:
                 _write(out, importance_columns(falls), force)
             output.result(records(importance_columns(falls)))
@@ -194,6 +205,7 @@ def estimate(
     clipped: Clipped = False,
     row_counts: RowCounts = None,
     skip_unmatched: Skip = False,
+    memory: Memory = None,
     figure: Annotated[Path | None, typer.Option(help="PNG file for a picture.")] = None,
     out: Out = None,
     force: Force = False,
@@ -209,6 +221,7 @@ def estimate(
     to that of all rows: 0 where any would do, 1 where none can.
     """
     from bagwise.cli.terminal import show_doubts, show_surprises
+    from bagwise.memory_size import bytes_of
     from bagwise.table_model.answers import records, share_columns
     from bagwise.tables.encode.columns import Surprises
     from bagwise.tables.model.fitted_table import FittedTable
@@ -234,6 +247,7 @@ def estimate(
             counts,
             bag=columns_of(bag[0]) if bag and counts is None else (),
             weights=row_counts,
+            memory=None if memory is None else bytes_of(memory),
             progress=output.for_people,
             surprises=surprises,
         )

@@ -148,10 +148,15 @@ def _integrate(
                 v[r, e] += mode[e]
                 length += nodes[r, e] ** 2
             h[r] = _log_integrand(z, w, n, basis, v[r], tau, p) + 0.5 * length + log_weights[r]
-        top = h.max()
-        share = np.exp(h - top)
-        total = share.sum()
-        share /= total
+        top = -np.inf
+        for r in range(R):
+            top = max(top, h[r])
+        share, total = np.empty(R), 0.0
+        for r in range(R):
+            share[r] = np.exp(h[r] - top)
+            total += share[r]
+        for r in range(R):
+            share[r] /= total
         value = top + np.log(total)
         for e in range(D):
             value -= np.log(factor[e, e]) + np.log(tau)
@@ -257,7 +262,8 @@ def _find_mode(
             if new >= value:
                 break
             size *= 0.5
-        mode[:] = moved
+        for e in range(D):
+            mode[e] = moved[e]
         value = new
 
 

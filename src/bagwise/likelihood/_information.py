@@ -140,7 +140,7 @@ def _labeled_rows(likelihood: BagLikelihood) -> IntArray:
 def count_covariances(likelihood: BagLikelihood, theta: FloatArray) -> FloatArray:
     """(B, D, D) the covariance of counts given what is known of the bags, by differences."""
     bags, basis = likelihood.bags, likelihood.basis
-    z: FloatArray = likelihood.X1 @ (theta @ basis.T)
+    z: FloatArray = likelihood.X1 @ theta @ basis.T
     value, weights = np.empty(len(bags)), np.empty(z.shape)
     found = np.empty((len(bags), basis.shape[1], basis.shape[1]))
     for e in range(basis.shape[1]):

@@ -7,7 +7,7 @@ import numpy as np
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.posterior import lattice_states
 from bagwise.posterior._flow import possible_classes
-from bagwise.posterior._kernels import inline, kernel, over_bags
+from bagwise.posterior._kernels import at_places, inline, kernel, over_bags
 from bagwise.posterior._tilt import classes_by_count, tilt
 from bagwise.posterior._windows import tilt_potentials
 
@@ -77,7 +77,7 @@ def _spread(
         bag = index[place]
         rows = slice(offsets[bag], offsets[bag + 1])
         classes = classes_by_count(counts[bag])
-        n = counts[bag][classes]
+        n = at_places(counts[bag], classes)
         p = np.empty((offsets[bag + 1] - offsets[bag], len(classes)))
         tilt(z[rows], counts[bag], classes, copies[rows], p)
         here = slice(begins[place], begins[place + 1])
@@ -122,10 +122,10 @@ def _spread_soft(
         p = np.empty((offsets[bag + 1] - offsets[bag], A))
         f, variance = np.empty(window[C] - window[0]), np.empty(A)
         tilt_potentials(z[rows], least[bag], window, log_f, classes, copies[rows], p, f, variance)
-        low = least[bag][classes]
-        high = low.copy()
+        low = at_places(least[bag], classes)
+        high = np.empty(A, np.int64)
         for a in range(A):
-            high[a] += window[classes[a] + 1] - window[classes[a]] - 1
+            high[a] = low[a] + window[classes[a] + 1] - window[classes[a]] - 1
         here = slice(begins[place], begins[place + 1])
         _spread_of(
             p, copies[rows], low, high, f, X1[rows], basis[classes], space, own[here], Y[here]

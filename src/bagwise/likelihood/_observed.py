@@ -16,6 +16,7 @@ from bagwise.posterior import lattice_states
 _ROWS = 8192  # whose products are added up at a time, while they are near
 _CHUNK = 8_000_000  # numbers that the kernels fill at a time
 _LEAST = 16  # instances from which a bag of two classes is not computed by the lattice
+_MOST_STATES = 2.0**18  # of a lattice; wide ranges of counts in large bags have more
 _POINTS = 60.0  # steps for each row and column of a bag of two classes
 
 
@@ -34,7 +35,7 @@ def observed_information(
     """
     bags, basis, X1 = likelihood.bags, likelihood.basis, likelihood.X1
     d, D = X1.shape[1], basis.shape[1]
-    z: FloatArray = bags.others_impossible(X1 @ (theta @ basis.T))
+    z: FloatArray = bags.others_impossible(X1 @ theta @ basis.T)
     p = found.probabilities
     q = p @ basis
     T = np.einsum("kc,ce,cf->kef", p, basis, basis, optimize=True) - q[:, :, None] * q[:, None, :]
@@ -54,6 +55,12 @@ def observed_information(
                     total[:, f, :, e] += of_rows
     flat = total.reshape(d * D, d * D)
     return (flat + flat.T) / 2
+
+
+def is_carried(bags: Bags) -> bool:
+    """Whether no bag's lattice is so large that `observed_information` takes too much memory."""
+    lattices = np.where(_are_pairs(bags), 0.0, lattice_states(bags))
+    return bool(lattices.max() <= _MOST_STATES)
 
 
 def observed_steps(bags: Bags, n_parameters: int) -> float:

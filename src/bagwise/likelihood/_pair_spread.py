@@ -70,7 +70,9 @@ def _spread(
         yes, no = np.empty(K), np.empty(K)
         _, variance = tilted_odds(logits[first:end], m, n, yes, no)
         circle = on_circle(yes, no, m, n, variance)
-        points, P = circle.shape[1], circle[2].sum()
+        points, P = circle.shape[1], 0.0
+        for t in range(points):
+            P += circle[2, t]
         real, imaginary = np.empty((K, points)), np.empty((K, points))
         square = own[begins[place] : begins[place + 1]]
         for k in range(K):

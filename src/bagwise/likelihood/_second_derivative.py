@@ -7,7 +7,7 @@ from scipy.linalg import cho_factor, cho_solve, cholesky, solve_triangular
 
 from bagwise.bags import FloatArray
 from bagwise.likelihood._information import expected_information
-from bagwise.likelihood._observed import observed_information, observed_steps
+from bagwise.likelihood._observed import is_carried, observed_information, observed_steps
 from bagwise.likelihood._optimize import Point, Problem
 from bagwise.likelihood.objective import BagLikelihood
 
@@ -74,12 +74,13 @@ def inverse_observed(problem: Problem, point: Point, expected: FloatArray) -> Fl
 
 
 def _second_derivative(problem: Problem, point: Point, expected: FloatArray) -> FloatArray:
-    """(P, P) of minus the penalized log-likelihood; with bag effects, over which it is integrated,
-    by differences of the gradient.
+    """(P, P) of minus the penalized log-likelihood; by differences of the gradient with bag
+    effects, over which it is integrated, and of very large lattices.
     """
     theta, P = point.theta, point.theta.size
     likelihood = problem.likelihood
-    if point.tau == 0 and isinstance(likelihood, BagLikelihood):
+    analytic = point.tau == 0 and is_carried(likelihood.bags)
+    if analytic and isinstance(likelihood, BagLikelihood):
         found: FloatArray = observed_information(likelihood, theta, point.found)
         found[np.diag_indices(P)] += problem.penalty.ravel()
         return found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_matrix
 from scipy.special import softmax, stdtrit  # scipy.stats takes a second to import
 
 from bagwise.bags import FloatArray
@@ -15,6 +17,7 @@ from bagwise.likelihood.coefficients import LinearFit
 from bagwise.likelihood.coordinates import contrasts, normal_nodes, orthogonal_normals
 
 MAX_PARAMETERS = 2000  # for whose covariance there is room
+_ROWS = 16_384  # whose derivatives are held at a time
 
 
 @dataclass(frozen=True)
@@ -130,29 +133,75 @@ class Covariance:
         """The share of each class in groups of rows (G, C), and its derivative by the coefficients
         (G, C, d + 1, C); see `group_shares`.
         """
-        features = np.asarray(X, dtype=np.float64)
-        group = np.asarray(groups)
+        features, group = np.asarray(X), np.asarray(groups)
         if features.ndim != 2 or group.shape != features.shape[:1] or group.dtype.kind not in "iu":
             raise InputError(
                 f"X has shape {features.shape} and groups {group.shape} of {group.dtype}; give the "
                 "number of a group for each row."
             )
         G = int(group.max()) + 1 if n_groups is None else n_groups
-        p, slopes = mean_and_slopes(
-            self.fit.logits(features), np.full(len(features), self.fit.bag_effects)
-        )
-        X1 = np.concatenate([features, np.ones((len(features), 1))], axis=1)
-        times = np.ones(len(features)) if copies is None else np.asarray(copies, dtype=np.float64)
-        rows = np.bincount(group, times, minlength=G)
-        rows[rows == 0] = np.nan
-        C = p.shape[1]
-        shares, gradient = np.empty((G, C)), np.empty((G, C, X1.shape[1], C))
+        sums = SlopeSums(self, G)
+        sums.add(features, group, np.ones(len(group)) if copies is None else np.asarray(copies))
+        return sums.shares, sums.gradient
+
+
+class SlopeSums:
+    """Shares of groups and their derivatives, see `Covariance.group_slopes`, from rows that come in
+    parts.
+
+    Attributes:
+        rows: (G,) instances of each group.
+    """
+
+    def __init__(self, covariance: Covariance, n_groups: int) -> None:
+        self._fit = covariance.fit
+        size, C = covariance.matrix.shape[:2]
+        self.rows = np.zeros(n_groups)
+        self._shares = np.zeros((n_groups, C))
+        self._gradient = np.zeros((n_groups, C, size, C))
+
+    def add(self, X: npt.NDArray[Any], groups: npt.NDArray[Any], copies: npt.NDArray[Any]) -> None:
+        """Take more rows (N, d) into account."""
+        for first in range(0, len(X), _ROWS):
+            some = slice(first, first + _ROWS)
+            self._add(X[some].astype(np.float64), groups[some], copies[some].astype(np.float64))
+
+    def _add(self, X: FloatArray, groups: npt.NDArray[Any], times: FloatArray) -> None:
+        G, C = self._shares.shape
+        p, slopes = mean_and_slopes(self._fit.logits(X), np.full(len(X), self._fit.bag_effects))
+        X1 = np.concatenate([X, np.ones((len(X), 1))], axis=1)
+        order = np.argsort(groups, kind="stable")
+        ends = np.searchsorted(groups, np.arange(G + 1), sorter=order)
+
+        def sums(values: FloatArray, of: FloatArray) -> FloatArray:
+            """(G, m) sums over the rows of each group of values (N,) times rows (N, m)."""
+            found: FloatArray = csr_matrix((values[order], order, ends), (G, len(X))) @ of
+            return found
+
+        self.rows += np.bincount(groups, times, minlength=G)
+        self._shares += sums(times, p)
         for c in range(C):
-            shares[:, c] = np.bincount(group, times * p[:, c], minlength=G) / rows
-            for a in range(C):
-                sums = _sums(X1 * (times * slopes[:, c, a])[:, None], group, G)
-                gradient[:, c, :, a] = sums / rows[:, None]
-        return shares, gradient
+            for a in range(c + 1):  # they are symmetric
+                found = sums(times * slopes[:, c, a], X1)
+                self._gradient[:, c, :, a] += found
+                if a != c:
+                    self._gradient[:, a, :, c] += found
+
+    @property
+    def shares(self) -> FloatArray:
+        """(G, C), NaN of a group without rows."""
+        found: FloatArray = self._shares / self._rows_or_nan[:, None]
+        return found
+
+    @property
+    def gradient(self) -> FloatArray:
+        """(G, C, d + 1, C) the derivative of shares by the coefficients."""
+        found: FloatArray = self._gradient / self._rows_or_nan[:, None, None, None]
+        return found
+
+    @property
+    def _rows_or_nan(self) -> FloatArray:
+        return np.where(self.rows == 0, np.nan, self.rows)
 
 
 def mean_and_slopes(z: FloatArray, spreads: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -176,10 +225,3 @@ def _variances(slopes: FloatArray, matrix: FloatArray) -> FloatArray:
     flat = slopes.reshape(*slopes.shape[:-2], d * C)
     found: FloatArray = ((flat @ matrix.reshape(d * C, d * C)) * flat).sum(axis=-1)
     return np.maximum(found, 0.0)
-
-
-def _sums(values: FloatArray, group: npt.NDArray[np.integer], G: int) -> FloatArray:
-    """(G, d) sums over the rows of each group."""
-    total = np.zeros((G, values.shape[1]))
-    np.add.at(total, group, values)
-    return total

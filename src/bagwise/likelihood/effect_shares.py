@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from bagwise.bags import Bags, FloatArray
+from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.errors import InputError
 from bagwise.likelihood.coefficient_covariance import Covariance, mean_and_slopes
 from bagwise.likelihood.coefficients import LinearFit
@@ -17,7 +18,7 @@ from bagwise.likelihood.objective import BagLikelihood, checked_features
 
 _STEP = 0.01  # of log tau, in a difference of probabilities
 _MOST_VARIANCE = 1.0  # of log tau that is allowed for
-_CHUNK = 200_000  # rows whose derivatives are held at a time
+_CHUNK = 16_384  # rows whose derivatives are held at a time
 
 
 @dataclass(frozen=True)
@@ -107,55 +108,100 @@ def group_shares_with_effects(
         covariance: of the fit's coefficients, tau taken as known.
         effects: of the fit's bags, B of them.
         X: (N, d) features, standardized as those of the fit.
-        bag: (N,) the number of each row's bag: 0 .. B - 1 those of the fit, other numbers of new
-            bags, the same for rows of the same bag.
+        bag: (N,) the number of each row's bag: 0 .. B - 1 those of the fit, larger numbers of new
+            bags, the same for rows of the same bag; below 0 of rows that are alone in a new one.
         groups: (N,) the group of each row, 0 .. G - 1.
         n_groups: G. A group without rows gets NaN.
         copies: (N,) how many identical rows each row stands for; one if not given.
     """
-    features = np.asarray(X, dtype=np.float64)
-    times = np.ones(len(features)) if copies is None else np.asarray(copies, dtype=np.float64)
-    of_row, group = np.asarray(bag), np.asarray(groups)
-    n, d = features.shape
-    B, C = effects.means.shape
-    tau = effects.tau
-    place = np.where((of_row >= 0) & (of_row < B), of_row, B)
-    means = np.vstack([effects.means, np.zeros(C)])
-    spreads, kept = np.append(effects.spreads, tau), np.append(effects.kept, 0.0)
-    centres = np.column_stack([np.vstack([effects.centres, np.zeros(d)]), np.ones(B + 1)])
-    # The bags of each group, whose effects its rows share.
-    numbers = np.unique(of_row, return_inverse=True)[1].ravel()
-    pairs, pair = np.unique(group * (numbers.max(initial=0) + 1) + numbers, return_inverse=True)
-    group_of_pair, place_of_pair = (np.empty(len(pairs), dtype=np.int64) for _ in range(2))
-    group_of_pair[pair], place_of_pair[pair] = group, place
-    totals, of_tau, of_labels = (np.zeros((n_groups, C)) for _ in range(3))
-    gradient, of_bags = np.zeros((n_groups, C, d + 1, C)), np.zeros((len(pairs), C, C))
-    grown = 1.0 + _STEP * (spreads / tau) ** 2
-    for begin in range(0, n, _CHUNK):
-        some = slice(begin, begin + _CHUNK)
-        own, at = group[some], place[some]
-        z = covariance.fit.logits(features[some])
-        m = times[some, None]
-        p, slopes = mean_and_slopes(z + means[at], spreads[at])
-        more, _ = mean_and_slopes(z + means[at] * grown[at, None] ** 2, spreads[at] * grown[at])
-        moved = np.column_stack([features[some], np.ones(len(z))]) - kept[at, None] * centres[at]
-        varied = (spreads[at, None, None] * slopes) ** 2
-        np.add.at(totals, own, m * p)
-        np.add.at(of_tau, own, m * (more - p) / _STEP)
-        np.add.at(of_labels, own, m * np.maximum(p * (1 - p) - varied.sum(axis=2), 0.0))
+    features, of_row, group = np.asarray(X), np.asarray(bag), np.asarray(groups)
+    times = np.ones(len(features)) if copies is None else np.asarray(copies)
+    sums = EffectSums(covariance, effects, n_groups)
+    sums.add(features, of_row, group, times)
+    return sums.shares()
+
+
+class EffectSums:
+    """Sums over rows of what `group_shares_with_effects` returns; rows may come in parts.
+
+    A row whose bag has a number below 0 is alone in a new one.
+    """
+
+    def __init__(self, covariance: Covariance, effects: EffectsOfFit, n_groups: int) -> None:
+        self._covariance, self._effects, self._n_groups = covariance, effects, n_groups
+        B, C = effects.means.shape
+        size = covariance.matrix.shape[0]
+        tau = effects.tau
+        self._means = np.vstack([effects.means, np.zeros(C)])
+        self._spreads, self._kept = np.append(effects.spreads, tau), np.append(effects.kept, 0.0)
+        centres = np.vstack([effects.centres, np.zeros(size - 1)])
+        self._centres = np.column_stack([centres, np.ones(B + 1)])
+        self._grown = 1.0 + _STEP * (self._spreads / tau) ** 2
+        self._rows = np.zeros(n_groups)
+        self._totals, self._of_tau, self._of_labels, self._of_alone = (
+            np.zeros((n_groups, C)) for _ in range(4)
+        )
+        self._gradient = np.zeros((n_groups, C, size, C))
+        # The bags of each group, whose effects its rows share: numbers of pairs, in order.
+        self._pairs: IntArray = np.empty(0, dtype=np.int64)
+        self._of_pairs = np.empty((0, C, C))
+
+    def add(
+        self,
+        X: npt.NDArray[Any],
+        bag: IntArray,
+        groups: IntArray,
+        copies: npt.NDArray[Any],
+    ) -> None:
+        """Take more rows (N, d) into account."""
+        for begin in range(0, len(X), _CHUNK):
+            some = slice(begin, begin + _CHUNK)
+            times = copies[some].astype(np.float64)
+            self._add(X[some].astype(np.float64), bag[some], groups[some], times)
+
+    def _add(self, X: FloatArray, bag: IntArray, own: IntArray, times: FloatArray) -> None:
+        B, C = self._effects.means.shape
+        at = np.where((bag >= 0) & (bag < B), bag, B)
+        spreads, kept, grown = self._spreads[at], self._kept[at], self._grown[at]
+        z = self._covariance.fit.logits(X)
+        m = times[:, None]
+        p, slopes = mean_and_slopes(z + self._means[at], spreads)
+        more, _ = mean_and_slopes(z + self._means[at] * grown[:, None] ** 2, spreads * grown)
+        moved = np.column_stack([X, np.ones(len(z))]) - kept[:, None] * self._centres[at]
+        varied = (spreads[:, None, None] * slopes) ** 2
+        np.add.at(self._rows, own, times)
+        np.add.at(self._totals, own, m * p)
+        np.add.at(self._of_tau, own, m * (more - p) / _STEP)
+        np.add.at(self._of_labels, own, m * np.maximum(p * (1 - p) - varied.sum(axis=2), 0.0))
         slopes *= m[:, :, None]
-        np.add.at(of_bags, pair[some], slopes)
+        self._add_pairs(bag, own, slopes)
         for c in range(C):
             for a in range(C):
-                np.add.at(gradient[:, c, :, a], own, moved * slopes[:, c, a, None])
-    rows = np.bincount(group, times, minlength=n_groups)
-    rows[rows == 0] = np.nan
-    rows = rows[:, None]
-    gradient /= rows[..., None, None]
-    variances = covariance.error_of(gradient) ** 2
-    own_effects = np.zeros((n_groups, C))
-    of_pairs = spreads[place_of_pair, None] ** 2 * (of_bags**2).sum(axis=2)
-    np.add.at(own_effects, group_of_pair, of_pairs)
-    variances += (own_effects + of_labels) / rows**2
-    variances += effects.variance_of_log_tau() * (of_tau / rows) ** 2
-    return totals / rows, np.sqrt(variances), gradient
+                np.add.at(self._gradient[:, c, :, a], own, moved * slopes[:, c, a, None])
+
+    def _add_pairs(self, bag: IntArray, own: IntArray, slopes: FloatArray) -> None:
+        alone = bag < 0
+        tau = self._effects.tau
+        np.add.at(self._of_alone, own[alone], tau**2 * (slopes[alone] ** 2).sum(axis=2))
+        bag, own, slopes = bag[~alone], own[~alone], slopes[~alone]
+        codes, pair = np.unique(bag * self._n_groups + own, return_inverse=True)
+        known: IntArray = np.union1d(self._pairs, codes)
+        of_pairs: FloatArray = np.zeros((len(known), *slopes.shape[1:]))
+        of_pairs[np.searchsorted(known, self._pairs)] = self._of_pairs
+        place = np.searchsorted(known, np.asarray(codes))
+        np.add.at(of_pairs, place[pair.ravel()], slopes)
+        self._pairs, self._of_pairs = known, of_pairs
+
+    def shares(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Shares, standard errors and derivatives."""
+        rows = np.where(self._rows == 0, np.nan, self._rows)[:, None]
+        gradient = self._gradient / rows[..., None, None]
+        variances = self._covariance.error_of(gradient) ** 2
+        bag, group = self._pairs // self._n_groups, self._pairs % self._n_groups
+        known: IntArray = np.minimum(bag, len(self._spreads) - 1)
+        spreads = self._spreads[known]
+        of_effects = self._of_alone.copy()
+        np.add.at(of_effects, group, spreads[:, None] ** 2 * (self._of_pairs**2).sum(axis=2))
+        variances += (of_effects + self._of_labels) / rows**2
+        variances += self._effects.variance_of_log_tau() * (self._of_tau / rows) ** 2
+        return self._totals / rows, np.sqrt(variances), gradient

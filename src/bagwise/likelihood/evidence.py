@@ -36,10 +36,9 @@ VARIANCES = 10.0 ** np.arange(-2.5, 1.6, 0.5)
 # and what is known of them beforehand: a normal distribution of their logarithm.
 _CENTER, _SPREAD = np.log(0.3), 1.15
 MOST_AVERAGED = 1000  # free coefficients of a model that is averaged
+_ROWS = 8192  # that are squared at a time
 _LEAST_WEIGHT = 0.02  # of a variance that is kept
-_HOPELESS = (
-    12.0  # of log evidence, by which a variance is worse than the best if none beyond is tried
-)
+_HOPELESS = 8.0  # of log evidence below the best: variances beyond such a one are not tried
 
 
 @dataclass(frozen=True)
@@ -147,10 +146,18 @@ def fit_by_evidence(
         return _weighted([posteriors.component(posteriors.mode(ridge), 1.0)], 1.0)
     dispersion, center = posteriors.dispersion(spread)
     found: dict[int, Component] = {}
+
+    def is_hopeless(place: int) -> bool:
+        """Whether a neighbor is so much worse than the best that none beyond it matters."""
+        beside = [found[near].log_evidence for near in (place - 1, place + 1) if near in found]
+        return beside[0] < max(one.log_evidence for one in found.values()) - _HOPELESS
+
     middle = _nearest_to_center()
     for places in (range(middle, len(VARIANCES)), range(middle - 1, -1, -1)):
         start = center
         for place in places:
+            if found and is_hopeless(place):
+                break
             variance = float(VARIANCES[place])
             start = posteriors.mode(_ridge(dispersion * spread, variance), start)
             component = posteriors.component(start, dispersion)
@@ -159,8 +166,6 @@ def fit_by_evidence(
             found[place] = replace(component, log_evidence=log_evidence)
             if watch is not None:
                 watch()
-            if log_evidence < max(c.log_evidence for c in found.values()) - _HOPELESS:
-                break
     return _weighted([found[place] for place in sorted(found)], dispersion)
 
 
@@ -180,7 +185,12 @@ def refit(
 def _spread_of_columns(X: FloatArray, bags: Bags) -> float:
     """The sum of the variances of columns (N, d)."""
     share = bags.copies / bags.total
-    return float((share @ (X - share @ X) ** 2).sum())
+    mean, found = share @ X, 0.0
+    for begin in range(0, len(X), _ROWS):
+        part = X[begin : begin + _ROWS] - mean
+        part *= part
+        found += float((share[begin : begin + _ROWS] @ part).sum())
+    return found
 
 
 def _ridge(spread: float, variance: float) -> float:

@@ -136,7 +136,6 @@ class LikelihoodInPieces(SummedLikelihood):
 
     def passed(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """By reading all rows once; those of bags larger than a piece, twice."""
-        coefficients = theta @ self.basis.T
         log_likelihood, gradient = np.empty(len(self.bags)), np.zeros(theta.shape)
         for index, first, last in self._groups():
             parts = list(pairwise([*range(first, last, self._most), last]))
@@ -144,7 +143,7 @@ class LikelihoodInPieces(SummedLikelihood):
             X = np.empty((0, 0))
             for begin, end in parts:
                 X = self._read(begin, end)
-                z[begin - first : end - first] = _logits(X, coefficients)
+                z[begin - first : end - first] = _logits(X, theta) @ self.basis.T
             found = evaluation(z, self.bags.select(index))
             log_likelihood[index] = found.log_likelihood
             residuals = found.residuals @ self.basis
@@ -170,11 +169,10 @@ class LikelihoodInPieces(SummedLikelihood):
         return Curvature(n_rows, penalty).with_rows(self._information_rows(theta))
 
     def _information_rows(self, theta: FloatArray) -> Iterator[FloatArray]:
-        coefficients = theta @ self.basis.T
         for index, first, last in self._groups():
             used = min(last - first, self._most)
             X = self._read(first, first + used)
-            p = softmax(_logits(X, coefficients), axis=1)
+            p = softmax(_logits(X, theta) @ self.basis.T, axis=1)
             offsets = np.minimum(self.bags.offsets[index[0] : index[-1] + 2] - first, used)
             X1 = np.concatenate([X, np.ones((used, 1))], axis=1)
             copies = self.bags.copies[first : first + used]

@@ -102,7 +102,7 @@ class JointLikelihood:
     def evaluate(self, theta: FloatArray, tau: float = 0.0) -> Evaluation:
         """The likelihood and its derivatives."""
         self.evaluations += 1
-        log_p = log_softmax(self.X1 @ (theta @ self.basis.T), axis=1)
+        log_p = log_softmax(self.X1 @ theta @ self.basis.T, axis=1)
         found = bag_posterior(
             log_p,
             self.groupings,

@@ -86,7 +86,7 @@ class BagLikelihood:
     def evaluate(self, theta: FloatArray, tau: float = 0.0) -> Evaluation:
         """The likelihood and its derivatives; with tau > 0, its mean over bag effects."""
         self.evaluations += 1
-        z: FloatArray = self.X1 @ (theta @ self.basis.T)
+        z: FloatArray = self.X1 @ theta @ self.basis.T  # in this order: of two classes a column
         if tau == 0:
             return evaluation(z, self.bags)
         log_likelihood, weights = _unnormalized(z, self.bags)
@@ -166,8 +166,9 @@ def _normalize(
     C = z.shape[1]
     for b in index:
         for k in range(offsets[b], offsets[b + 1]):
-            top = z[k].max()
-            total = 0.0
+            top, total = z[k, 0], 0.0
+            for c in range(1, C):
+                top = max(top, z[k, c])
             for c in range(C):
                 p[k, c] = np.exp(z[k, c] - top)
                 total += p[k, c]

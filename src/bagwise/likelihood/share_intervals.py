@@ -1,28 +1,30 @@
-"""Intervals of the shares of classes in groups of rows, by draws of coefficients and labels."""
+"""Intervals of the shares of classes in groups of rows, by draws of coefficients and labels.
+
+Rows may come in parts: what the shares follow from are sums over rows. `counted_shares` has those
+of rows that were counted.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, log_softmax, logit
 
-from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.likelihood._information import count_covariances
-from bagwise.likelihood.coefficient_covariance import Covariance
-from bagwise.likelihood.linear_fit import occurring
-from bagwise.likelihood.objective import BagLikelihood
-from bagwise.posterior import bag_posterior
-from bagwise.posterior.proved import prove
+from bagwise.bags import FloatArray, IntArray
+from bagwise.likelihood.coefficient_covariance import Covariance, SlopeSums
 
 _REPEATED = 8  # labels that are drawn for each draw of coefficients
-_PAIRS_COUNTED = 32  # of draws of coefficients whose posteriors given counts are computed
 _ROWS = 16_384  # whose probabilities are held at a time
 _NORMAL = 1.959963984540054
-_CELLS = 4_000_000  # numbers that are held at a time
+_CELLS = 4_000_000  # labels that are drawn at a time
+_SLOPES = 4_000_000  # derivatives of shares that are held at a time
 _LEAST = 1e-6  # share whose logit is taken
-_EXPLAINED = 1e-4  # of the squares of a group's scores, which must be left by the coefficients'
+
+Part = tuple[npt.NDArray[Any], IntArray, IntArray]
+"""Rows (N, d), the group of each, and how many identical rows each stands for."""
 
 
 class GroupShares(NamedTuple):
@@ -35,7 +37,7 @@ class GroupShares(NamedTuple):
         contrasts: the standard error of logit(share) - logit(share of all rows), without the chance
             in the labels of the very rows.
         misfits: among rows that were counted, how far the counts contradict the model about the
-            group, see `counted_share_intervals`; None of new rows.
+            group, see `counted_shares`; None of new rows.
         approximate: (G,) rows of bags whose posterior is approximated rather than proved; None of
             new rows.
     """
@@ -83,129 +85,132 @@ def share_intervals(
     >>> np.round([3 * found.low[0, 1], 3 * found.high[0, 1]]).tolist()
     [2.0, 3.0]
     """
-    features = np.asarray(X, dtype=np.float64)
-    drawn, variances, rows = _drawn(covariance.draws(seed=seed), features, groups, n_groups, copies)
-    stretch = _stretch(covariance, features, groups, n_groups, copies, level)
-    ends = _ends(drawn, stretch, variances, rows, level, seed)
-    errors = _contrasts(drawn, stretch, rows, covariance.quantile(level) / _NORMAL)
-    return GroupShares(drawn.mean(axis=0), *ends, errors)
+    rows = np.asarray(X)
+
+    def parts() -> Iterator[Part]:
+        yield rows, groups, copies
+
+    return share_intervals_in_parts(covariance, parts, n_groups, level=level, seed=seed)
 
 
-def counted_share_intervals(
+def share_intervals_in_parts(
     covariance: Covariance,
-    X: npt.ArrayLike,
-    bags: Bags,
-    groups: IntArray,
+    parts: Callable[[], Iterator[Part]],
     n_groups: int,
     *,
     level: float = 0.95,
     seed: int = 0,
 ) -> GroupShares:
-    """Likewise among rows that were counted: given the counts of their bags.
-
-    For each draw of coefficients, probabilities are those given the counts. So is the variance of
-    labels: of the rows A of a group in a bag, with all other rows B, it is
-
-        v_A v_B / (v_A + v_B) n / (n - 1)
-
-    where v is a sum of w (1 - w) and n the square of that sum over the bag, divided by the sum of
-    squares: the number of rows that are in doubt. It is exact for rows that are alike. Where a
-    count is not exact, its own variance is added. Posteriors are proved where a longer computation
-    can (`posterior.proved`), at the fit's coefficients: the difference is added to all draws.
-
-    The counts also say whether the model is right about a group. The derivative of the
-    log-likelihood by an intercept for its rows alone is U = sum_k w_k - p_k, a sum over bags; the
-    misfit is what the coefficients leave of U, divided by its standard error over bags. Where the
-    model is right, that is about standard normal.
+    """The same of rows that come in parts.
 
     Args:
         covariance: of a fit without bag effects.
-        X: (N, d) features, sorted by bag.
-        bags: what is known of the counts.
-        groups: (N,) the group of each row.
-        n_groups: G. A group without rows gets NaN.
+        parts: gives all rows. It is called more than once where there are many groups.
+        n_groups: G.
         level: of the interval.
-
-    >>> from bagwise.likelihood import covariance, fit_linear
-    >>> X = np.random.default_rng(0).normal(size=(60, 1))
-    >>> bags = Bags.from_labels((X[:, 0] > 0).astype(int), [3] * 20)
-    >>> known = covariance(X, bags, fit_linear(X, bags))
-    >>> everything = np.zeros(60, dtype=int)
-    >>> found = counted_share_intervals(known, X, bags, everything, 1)
-    >>> shares = found.shares[0, 1], found.low[0, 1], found.high[0, 1], (X > 0).mean()
-    >>> np.round(shares, 6).tolist()
-    [0.533333, 0.533333, 0.533333, 0.533333]
+        seed: of the draws.
     """
-    features = np.asarray(X, dtype=np.float64)
-    stretch = _stretch(covariance, features, groups, n_groups, bags.copies, level)
-    rows = _rows_of(groups, n_groups, bags.copies)
-    shares = []
-    mean = np.zeros((len(features), bags.n_classes))
-    draws = covariance.draws(_PAIRS_COUNTED, seed)
-    for coefficients in draws:
-        w = bag_posterior(_log_probs(features, coefficients), bags).weights
-        mean += w / len(draws)
-        shares.append(_sums(bags.copies[:, None] * w, groups, n_groups) / rows)
-    misfits, gained, approximate = _at_the_fit(covariance, features, bags, groups, n_groups)
-    drawn = np.clip(np.array(shares) + gained / rows, 0.0, 1.0)
-    variances = _given_counts(mean, bags, groups, n_groups)
-    if not bags.is_sharp.all():
-        variances += _of_counts(covariance, features, mean, bags, groups, n_groups)
-    ends = _ends(drawn, stretch, variances, rows, level, seed)
-    errors = _contrasts(drawn, stretch, rows, covariance.quantile(level) / _NORMAL)
-    return GroupShares(drawn.mean(axis=0), *ends, errors, misfits, approximate)
+    draws = DrawSums(covariance.draws(seed=seed), n_groups)
+    stretch = Stretch(covariance, n_groups)
+    for is_first, wanted in stretch.turns():
+        for X, groups, copies in parts():
+            if is_first:
+                draws.add(X, groups, copies)
+            stretch.add(wanted, X, groups, copies)
+        stretch.finish(wanted)
+    return draws.intervals(stretch.factors(level), covariance.quantile(level), level, seed)
 
 
-def _at_the_fit(
-    covariance: Covariance, X: FloatArray, bags: Bags, groups: IntArray, G: int
-) -> tuple[FloatArray, FloatArray, IntArray]:
-    """What is computed at the fit's coefficients alone: misfits (G, C), what proofs add to the
-    numbers of labels (G, C), and how many rows' posteriors are not proved (G,).
+class DrawSums:
+    """Sums over rows of what the shares of groups are by each draw of coefficients.
+
+    Args:
+        draws: (S, d + 1, C) coefficients.
+        n_groups: G.
+
+    Attributes:
+        sums: (S, G, C) of probabilities.
+        variances: (G, C) of the number of labels.
+        rows: (G, 1) instances.
     """
-    log_p: FloatArray = log_softmax(covariance.fit.logits(X), axis=1)
-    found = bag_posterior(log_p, bags)
-    assert found.bound is not None
-    w, bound = found.weights.copy(), found.bound.copy()
-    for rows, weights in prove(log_p, bags, bound):
-        w[rows] = weights
-    times = bags.copies[:, None]
-    gained = _sums(times * (w - found.weights), groups, G)
-    misfits = _misfits(times * (w - np.exp(log_p)), X, bags, groups, G)
-    unknown = bags.copies * (bound == np.inf)[bags.bag_of_row]
-    return misfits, gained, np.bincount(groups, unknown, minlength=G).astype(np.int64)
+
+    def __init__(self, draws: FloatArray, n_groups: int) -> None:
+        self._draws, C = draws, draws.shape[2]
+        self.sums = np.zeros((len(draws), n_groups, C))
+        self.variances, self.rows = np.zeros((n_groups, C)), np.zeros((n_groups, 1))
+
+    def add(self, X: npt.NDArray[Any], groups: IntArray, copies: IntArray) -> None:
+        """Take more rows (N, d) into account."""
+        order = np.argsort(groups, kind="stable")
+        np.add.at(self.rows[:, 0], groups, copies)
+        for first in range(0, len(order), _ROWS):
+            some = order[first : first + _ROWS]
+            times = copies[some, None].astype(np.float64)
+            present, starts = np.unique(groups[some], return_index=True)
+            rows = X[some].astype(np.float64)
+            for place, coefficients in enumerate(self._draws):
+                p = np.exp(log_probs_by(rows, coefficients))
+                self.sums[place, present] += np.add.reduceat(times * p, starts)
+                varied = np.add.reduceat(times * p * (1.0 - p), starts)
+                self.variances[present] += varied / len(self._draws)
+
+    def intervals(
+        self, stretch: FloatArray, quantile: float, level: float, seed: int
+    ) -> GroupShares:
+        """Shares and their intervals.
+
+        Args:
+            stretch: (G, C) by how much draws are stretched.
+            quantile: of Student's t.
+            level: of the interval.
+            seed: of the labels that are drawn.
+        """
+        rows = np.where(self.rows == 0, np.nan, self.rows)
+        drawn = np.clip(self.sums / rows, 0.0, 1.0)
+        low, high = _ends(drawn, stretch, self.variances, rows, level, seed)
+        errors = _contrasts(drawn, stretch, rows, quantile / _NORMAL)
+        return GroupShares(drawn.mean(axis=0), low, high, errors)
 
 
-def _misfits(scores: FloatArray, X: FloatArray, bags: Bags, groups: IntArray, G: int) -> FloatArray:
-    """(G, C) sums of the scores (N, C) of rows over groups, divided by their standard errors.
+class Stretch:
+    """By how much draws of shares are stretched: for bags that disagree, and Student's t.
 
-    What bags' scores for the coefficients explain of their scores for a group is taken away: the
-    fit has made the sum of the former zero, but for the prior. Where there are too many
-    coefficients for that, only the intercepts are taken away.
+    Derivatives of many groups are more than memory holds: they take turns, each over all rows.
     """
-    B, C = len(bags), scores.shape[1]
-    pairs, bag, group, pair = _pairs(bags, groups, G)
-    parts = _sums(scores, pair, len(pairs))
-    start = bags.offsets[:-1]
-    X1 = np.column_stack([X, np.ones(len(X))])
-    if 4 * X1.shape[1] * C > B:
-        X1 = X1[:, -1:]
-    found = np.empty((G, C))
-    for c in range(C):
-        known = np.add.reduceat(X1 * scores[:, c : c + 1], start)
-        basis = np.linalg.svd(known, full_matrices=False)[0]
-        size = max(_CELLS // B, 1)  # groups whose scores are held at a time
-        for first in range(0, G, size):
-            own = (group >= first) & (group < first + size)
-            n = min(size, G - first)
-            of_bags = np.zeros((B, n))
-            of_bags[bag[own], group[own] - first] = parts[own, c]
-            rest = of_bags - basis @ (basis.T @ of_bags)
-            squares = (rest**2).sum(axis=0)
-            # Of a group that is a column of the model, nothing but rounding is left.
-            told = squares > _EXPLAINED * (of_bags**2).sum(axis=0)
-            spread = np.sqrt(np.where(told, squares, 1.0) * B / max(B - basis.shape[1], 1))
-            found[first : first + n, c] = np.where(told, rest.sum(axis=0) / spread, 0.0)
-    return found
+
+    def __init__(self, covariance: Covariance, n_groups: int) -> None:
+        size, C = covariance.matrix.shape[:2]
+        self._covariance, self._groups = covariance, n_groups
+        self._at_once = max(_SLOPES // (size * C * C), 1)
+        self._found = np.empty((n_groups, C))
+        self._sums: SlopeSums | None = None
+
+    def turns(self) -> Iterator[tuple[bool, range]]:
+        """Whether it is the first turn, and the groups of each."""
+        for first in range(0, self._groups, self._at_once):
+            wanted = range(first, min(first + self._at_once, self._groups))
+            self._sums = SlopeSums(self._covariance, len(wanted))
+            yield first == 0, wanted
+
+    def add(self, wanted: range, X: npt.NDArray[Any], groups: IntArray, copies: IntArray) -> None:
+        """Take more rows into account in this turn."""
+        assert self._sums is not None
+        if len(wanted) < self._groups:
+            there = (groups >= wanted.start) & (groups < wanted.stop)
+            X, groups, copies = X[there], groups[there] - wanted.start, copies[there]
+        self._sums.add(X, groups, copies)
+
+    def finish(self, wanted: range) -> None:
+        """End the turn."""
+        assert self._sums is not None
+        found = self._covariance.stretch_of(self._sums.gradient)
+        self._found[wanted.start : wanted.stop] = found
+        self._sums = None
+
+    def factors(self, level: float) -> FloatArray:
+        """(G, C)."""
+        found: FloatArray = self._found * (self._covariance.quantile(level) / _NORMAL)
+        return found
 
 
 def _contrasts(
@@ -216,23 +221,6 @@ def _contrasts(
     z, overall = (logit(np.clip(x, _LEAST, 1 - _LEAST)) for x in (drawn, total))
     errors: FloatArray = (z - overall).std(axis=0) * stretch / student
     return errors
-
-
-def _stretch(
-    covariance: Covariance, X: FloatArray, groups: IntArray, G: int, copies: IntArray, level: float
-) -> FloatArray:
-    """(G, C) by how much draws of shares are stretched: for bags that disagree, and Student's t."""
-    d, C = covariance.matrix.shape[:2]
-    order = np.argsort(groups, kind="stable")
-    found = np.empty((G, C))
-    size = max(_CELLS // (d * C * C), 1)  # groups whose derivatives are held at a time
-    for first in range(0, G, size):
-        n = min(size, G - first)
-        begin, end = np.searchsorted(groups, [first, first + n], sorter=order)
-        some = order[begin:end]
-        _, slopes = covariance.group_slopes(X[some], groups[some] - first, n, copies[some])
-        found[first : first + n] = covariance.stretch_of(slopes)
-    return found * (covariance.quantile(level) / _NORMAL)
 
 
 def _ends(
@@ -263,83 +251,7 @@ def _ends(
     return low, high
 
 
-def _given_counts(w: FloatArray, bags: Bags, groups: IntArray, G: int) -> FloatArray:
-    """(G, C) the variance of the number of labels in groups, given exact counts of bags."""
-    v = w * (1.0 - w)
-    start = bags.offsets[:-1]
-    of_bag = np.add.reduceat(bags.copies[:, None] * v, start)
-    squares = np.add.reduceat(bags.copies[:, None] * v**2, start)
-    # Rows that are sure leave the others fewer to change places with.
-    n = np.maximum(of_bag**2 / np.maximum(squares, 1e-300), 1.0)
-    factor = np.minimum(n / np.maximum(n - 1.0, 1e-9), 2.0)
-    pairs, bag, group, pair = _pairs(bags, groups, G)
-    own = _sums(bags.copies[:, None] * v, pair, len(pairs))
-    others = np.maximum(of_bag[bag] - own, 0.0)
-    variances = factor[bag] * own * others / np.maximum(of_bag[bag], 1e-300)
-    return _sums(variances, group, G)
-
-
-def _of_counts(
-    covariance: Covariance, X: FloatArray, w: FloatArray, bags: Bags, groups: IntArray, G: int
-) -> FloatArray:
-    """(G, C) what the counts themselves add where they are not exact: a group's part in them."""
-    part, classes = occurring(bags)
-    likelihood = BagLikelihood(X, part)
-    spread = count_covariances(likelihood, covariance.fit.theta(classes))
-    of_class = np.zeros((len(bags), bags.n_classes))
-    basis = likelihood.basis
-    of_class[:, classes] = np.einsum("ce,bef,cf->bc", basis, spread, basis, optimize=True)
-    of_class[bags.is_sharp] = 0.0
-    v = bags.copies[:, None] * w * (1.0 - w)
-    of_bag = np.add.reduceat(v, bags.offsets[:-1])
-    pairs, bag, group, pair = _pairs(bags, groups, G)
-    part_of = _sums(v, pair, len(pairs)) / np.maximum(of_bag[bag], 1e-300)
-    return _sums(part_of**2 * np.maximum(of_class[bag], 0.0), group, G)
-
-
-def _pairs(bags: Bags, groups: IntArray, G: int) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """The pairs of a bag and a group that have rows, the bag and the group of each, and (N,) the
-    pair of each row.
-    """
-    pairs, pair = np.unique(bags.bag_of_row * G + groups, return_inverse=True)
-    return pairs, pairs // G, pairs % G, pair.ravel()
-
-
-def _drawn(
-    draws: FloatArray, X: FloatArray, groups: IntArray, G: int, copies: IntArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Shares of each draw (S, G, C), the variance of the number of labels (G, C), and the number
-    of instances (G, 1), NaN where there are none.
-    """
-    S, C = len(draws), draws.shape[2]
-    sums, variances = np.zeros((S, G, C)), np.zeros((G, C))
-    order = np.argsort(groups, kind="stable")
-    for first in range(0, len(order), _ROWS):
-        some = order[first : first + _ROWS]
-        times = copies[some, None].astype(np.float64)
-        present, starts = np.unique(groups[some], return_index=True)
-        rows = X[some]
-        for place, coefficients in enumerate(draws):
-            p = np.exp(_log_probs(rows, coefficients))
-            sums[place, present] += np.add.reduceat(times * p, starts)
-            variances[present] += np.add.reduceat(times * p * (1.0 - p), starts) / S
-    rows_of = _rows_of(groups, G, copies)
-    return sums / rows_of, variances, rows_of
-
-
-def _log_probs(X: FloatArray, coefficients: FloatArray) -> FloatArray:
+def log_probs_by(X: FloatArray, coefficients: FloatArray) -> FloatArray:
     """(N, C) by coefficients (d + 1, C), the intercept last."""
     found: FloatArray = log_softmax(X @ coefficients[:-1] + coefficients[-1], axis=1)
     return found
-
-
-def _rows_of(groups: IntArray, G: int, copies: IntArray) -> FloatArray:
-    """(G, 1) the number of instances of groups, NaN where there are none."""
-    rows = np.bincount(groups, copies, minlength=G).astype(np.float64)[:, None]
-    rows[rows == 0] = np.nan
-    return rows
-
-
-def _sums(values: FloatArray, place: IntArray, n: int) -> FloatArray:
-    """(n, C) sums of values (N, C) over the rows of each place."""
-    return np.stack([np.bincount(place, v, minlength=n) for v in values.T], axis=1)

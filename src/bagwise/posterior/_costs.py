@@ -1,7 +1,7 @@
 """What it costs to compute a bag exactly, and by belief propagation, told from its counts alone.
 
-The constants are nanoseconds on one core, measured by `benchmarks/costs.py`. Other processors are
-faster or slower, at both nearly alike: their ratio is what `auto` goes by.
+The constants are nanoseconds on one core, measured by `benchmarks/costs.py` on one processor (an
+AMD EPYC). `auto` goes by their ratios alone, which may differ on others; none was tried.
 """
 
 from __future__ import annotations

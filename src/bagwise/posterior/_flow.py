@@ -91,7 +91,10 @@ def assign(
         if left == 0:
             k += 1
             left = copies[k] if k < K else 0
-    return bool((filled >= low[classes]).all())
+    missing = 0
+    for a in range(A):
+        missing += max(low[classes[a]] - filled[a], 0)
+    return missing == 0
 
 
 @inline

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 import numba
 import numpy as np
 import numpy.typing as npt
+from numba.core import event
 
 from bagwise.bags import FloatArray, IntArray
 
@@ -24,6 +25,8 @@ _WORTH_A_THREAD = 1_000_000
 # Of bags with more instances than this, only what takes time in proportion to their size is done.
 LARGE = 2048
 
+_HELPER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # which take time to compile
+
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
 
@@ -34,14 +37,40 @@ def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
     Where no folder for the machine code can be written, it is compiled anew by each process.
     """
     try:
-        return _compiled(function, cache=True)
+        return _compiled(function, cache=True, no_cfunc_wrapper=True)
     except RuntimeError:  # numba finds no place for its cache
         return _compiled(function)
 
 
+class _Compiling(event.Listener):
+    """Says on a progress bar that kernels are being compiled, which happens once."""
+
+    def __init__(self) -> None:
+        self.depth = 0  # a kernel's helpers are compiled within it
+
+    def on_start(self, event: object) -> None:
+        self.depth += 1
+        if self.depth == 1:
+            _remark("compiling kernels, once")
+
+    def on_end(self, event: object) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            _remark("")
+
+
+def _remark(text: str) -> None:
+    progress = sys.modules.get("bagwise.progress")
+    if progress is not None:  # without it, there is no bar
+        progress.remark(text)
+
+
+event.register("numba:compile", _Compiling())  # type: ignore[no-untyped-call]
+
+
 def inline(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Compile as `kernel` does, for a helper that only other kernels call."""
-    return _compiled(function)
+    """Compile as `kernel` does, for a helper that only other kernels call: not from Python."""
+    return _compiled(function, **_HELPER)
 
 
 def inline_as_written(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -50,7 +79,7 @@ def inline_as_written(function: Callable[_P, _R]) -> Callable[_P, _R]:
     Where a loop runs in vectors, the compiler also keeps one that does not, for arrays that may
     overlap. They would round differently, and the answer depend on where arrays are in memory.
     """
-    return _compiled(function, fastmath=False)
+    return _compiled(function, fastmath=False, **_HELPER)
 
 
 def inline_ordered(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -81,8 +110,18 @@ def written_out(rows: Any, copies: IntArray) -> Any:
     place = 0
     for k in range(len(rows)):
         for _ in range(copies[k]):
-            found[place] = rows[k]
+            for a in range(rows.shape[1]):  # rows as a whole take numba a second more to compile
+                found[place, a] = rows[k, a]
             place += 1
+    return found
+
+
+@inline
+def at_places(values: Any, places: IntArray) -> Any:
+    """values[places] of one dimension."""
+    found = np.empty(len(places), values.dtype)
+    for i in range(len(places)):
+        found[i] = values[places[i]]
     return found
 
 

@@ -13,7 +13,7 @@ from bagwise.checks import number
 from bagwise.errors import InputError
 from bagwise.memory_size import shown_size
 from bagwise.posterior._engine import KERNELS, Engine, posterior
-from bagwise.posterior._kernels import inline, kernel, over_bags, written_out
+from bagwise.posterior._kernels import at_places, inline, kernel, over_bags, written_out
 from bagwise.posterior._result import Posterior, Values
 from bagwise.posterior._tilt import classes_by_count, tilt
 from bagwise.posterior.exact_potentials import curve_exact_potentials, fill_exact_potentials
@@ -178,13 +178,17 @@ def _exact(
         w[:] = 0.0
         if len(classes) == 1:
             w[:, classes[0]] = 1.0
-            log_likelihood[bag] = (m * log_p[:, classes[0]]).sum()
+            log_likelihood[bag] = 0.0
+            for k in range(len(m)):
+                log_likelihood[bag] += m[k] * log_p[k, classes[0]]
             continue
         p = np.empty((len(log_p), len(classes)))
         offset = tilt(log_p, counts[bag], classes, m, p)
         p = written_out(p, m)
         found = np.empty_like(p)
-        log_likelihood[bag] = offset + np.log(_lattice(p, counts[bag][classes], space, found))
+        log_likelihood[bag] = offset + np.log(
+            _lattice(p, at_places(counts[bag], classes), space, found)
+        )
         place = 0
         for k in range(len(w)):
             for a in range(len(classes)):
@@ -218,7 +222,7 @@ def _exact_curve(
                 moved[k, a] = p[k, a] * (1.0 + 1j * (_STEP * v[k, classes[a]]))
         moved = written_out(moved, m)
         found = np.empty_like(moved)
-        _lattice(moved, counts[bag][classes], space, found)
+        _lattice(moved, at_places(counts[bag], classes), space, found)
         place = 0
         for k in range(len(p)):
             for a in range(len(classes)):
@@ -275,7 +279,11 @@ def _lattice(p: _Numbers, n: IntArray, space: _Numbers, weights: _Numbers) -> An
                 k = t + row + j
                 weights[k, A - 1] += found_inner[t, 1, begin + j] * inner[1, k]
     for k in range(K):
-        weights[k] /= weights[k].sum()
+        total = weights[k, 0]
+        for a in range(1, A):
+            total += weights[k, a]
+        for a in range(A):
+            weights[k, a] /= total
     return forward[blocks - 1, block - 1]
 
 

@@ -139,7 +139,9 @@ def on_circle(
         u, v = u - (less_back * u + ahead_back * v), v - (less_back * v - ahead_back * u)
     back[0] = 1.0 / M
     real[:], imaginary[:] = 1.0, 0.0
-    most, bits = copies.max(), 1
+    most, bits = 1, 1
+    for k in range(len(copies)):
+        most = max(most, copies[k])
     while most >> bits:
         bits += 1
     for bit in range(bits - 1, -1, -1):  # all powers at once, by squaring
@@ -190,4 +192,7 @@ def leave_one_out(
     for k in range(K):
         above, here = max(below[k], 0.0), max(at[k], 0.0)
         ratio[k] = MOST if above >= MOST * here else max(above / here, 1.0 / MOST)
-    return float(real.sum())
+    total = 0.0
+    for m in range(len(real)):
+        total += real[m]
+    return total

@@ -103,4 +103,5 @@ def _label(
         log_p, m = log_probs[rows], copies[rows]
         assign(log_p, low[bag], windows, log_f, classes, m, placed, filled, moves)
         for a in range(len(classes)):
-            labels[rows, classes[a]] = placed[:, a]
+            for k in range(len(m)):
+                labels[offsets[bag] + k, classes[a]] = placed[k, a]

@@ -51,14 +51,17 @@ def _pairs(
     for bag in index:
         log_p = log_probs[offsets[bag] : offsets[bag + 1]]
         w = weights[offsets[bag] : offsets[bag + 1]]
-        classes = np.flatnonzero(counts[bag])
-        one, two = classes[0], classes[1]
-        n = counts[bag, one]
-        logits = log_p[:, one] - log_p[:, two]
-        yes, no = np.empty_like(logits), np.empty_like(logits)
+        one, two = -1, -1
+        for c in range(counts.shape[1]):
+            if counts[bag, c] > 0:
+                one, two = (c, two) if one < 0 else (one, c)
+        n, K = counts[bag, one], len(log_p)
+        logits, yes, no = np.empty(K), np.empty(K), np.empty(K)
+        for k in range(K):
+            logits[k] = log_p[k, one] - log_p[k, two]
         m = copies[offsets[bag] : offsets[bag + 1]]
         x, variance = tilted_odds(logits, m, n, yes, no)
-        ratio = np.empty_like(logits)
+        ratio = np.empty(K)
         value = np.log(leave_one_out(yes, no, m, n, variance, ratio))
         w[:] = 0.0
         hot = 0  # instances rather of the first class

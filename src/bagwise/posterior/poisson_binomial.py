@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.bags import Bags, FloatArray, IntArray
-from bagwise.posterior._kernels import inline, kernel, over_bags, written_out
+from bagwise.posterior._kernels import inline, kernel, over_bags
 
 _LEAST = 1e-7  # of what it is the rest of: a smaller probability has lost too many digits
 _FEW = 3  # variables that are left out one by one; for more a tree is faster
@@ -309,10 +309,11 @@ def count_probabilities(
     (array([[0.25, 0.25]]), array([[0.5, 0.5]]))
     """
     below, at = np.empty(bags.counts.shape), np.empty(bags.counts.shape)
+    log_p = np.ascontiguousarray(log_probs, dtype=np.float64)
 
     def run(part: IntArray) -> None:
         known = (bags.offsets, bags.copies, bags.counts)
-        _count_probabilities(part, log_probs, *known, below, at)
+        _count_probabilities(part, log_p, *known, below, at)
 
     over_bags(run, np.arange(len(bags)), 1.0 * bags.sizes**2)
     return below, at
@@ -321,7 +322,7 @@ def count_probabilities(
 @kernel
 def _count_probabilities(
     index: IntArray,
-    log_probs: npt.NDArray[np.floating],
+    log_probs: FloatArray,
     offsets: IntArray,
     copies: IntArray,
     counts: IntArray,
@@ -330,12 +331,19 @@ def _count_probabilities(
 ) -> None:
     for bag in index:
         for c in range(counts.shape[1]):
-            rows = slice(offsets[bag], offsets[bag + 1])
-            yes = np.exp(log_probs[rows, c : c + 1].astype(np.float64))
-            yes = written_out(yes, copies[rows])[:, 0].copy()
-            found = _probabilities_up_to(yes, 1.0 - yes, counts[bag, c])
-            below[bag, c] = found[:-1].sum()
-            at[bag, c] = found[-1]
+            n = counts[bag, c]
+            found = np.zeros(n + 1)
+            found[0] = 1.0
+            for k in range(offsets[bag], offsets[bag + 1]):
+                yes = np.exp(log_probs[k, c])
+                for _ in range(copies[k]):
+                    for m in range(n, 0, -1):
+                        found[m] = found[m] * (1.0 - yes) + found[m - 1] * yes
+                    found[0] *= 1.0 - yes
+            below[bag, c] = 0.0
+            for m in range(n):
+                below[bag, c] += found[m]
+            at[bag, c] = found[n]
 
 
 def count_intervals(
@@ -351,9 +359,10 @@ def count_intervals(
     (array([[2, 2]]), array([[8, 8]]))
     """
     low, high = np.empty_like(bags.min_counts), np.empty_like(bags.min_counts)
+    log_p = np.ascontiguousarray(log_probs, dtype=np.float64)
 
     def run(part: IntArray) -> None:
-        _count_intervals(part, log_probs, bags.offsets, bags.copies, (1 - level) / 2, low, high)
+        _count_intervals(part, log_p, bags.offsets, bags.copies, (1 - level) / 2, low, high)
 
     over_bags(run, np.arange(len(bags)), 15.0 * bags.sizes**1.5 * bags.n_classes)
     return low, high
@@ -362,7 +371,7 @@ def count_intervals(
 @kernel
 def _count_intervals(
     index: IntArray,
-    log_probs: npt.NDArray[np.floating],
+    log_probs: FloatArray,
     offsets: IntArray,
     copies: IntArray,
     tail: float,
@@ -371,25 +380,28 @@ def _count_intervals(
 ) -> None:
     for bag in index:
         for c in range(log_probs.shape[1]):
-            rows = slice(offsets[bag], offsets[bag + 1])
-            log_p = log_probs[rows, c : c + 1].astype(np.float64)
-            log_p = written_out(log_p, copies[rows])
-            found = np.zeros(len(log_p) + 1)
+            n_rows = 0
+            for k in range(offsets[bag], offsets[bag + 1]):
+                n_rows += copies[k]
+            found = np.zeros(n_rows + 1)
             found[0] = 1.0
             first, last = 0, 0  # counts outside have next to no probability
-            for k in range(len(log_p)):
-                yes = np.exp(log_p[k, 0])
-                last += 1
-                for m in range(last, first, -1):
-                    found[m] = found[m] * (1.0 - yes) + found[m - 1] * yes
-                found[first] *= 1.0 - yes
-                while first < last and found[first] < 1e-15:
-                    found[first] = 0.0
-                    first += 1
-                while last > first and found[last] < 1e-15:
-                    found[last] = 0.0
-                    last -= 1
-            total, below = found[first : last + 1].sum(), 0.0
+            for k in range(offsets[bag], offsets[bag + 1]):
+                yes = np.exp(log_probs[k, c])
+                for _ in range(copies[k]):
+                    last += 1
+                    for m in range(last, first, -1):
+                        found[m] = found[m] * (1.0 - yes) + found[m - 1] * yes
+                    found[first] *= 1.0 - yes
+                    while first < last and found[first] < 1e-15:
+                        found[first] = 0.0
+                        first += 1
+                    while last > first and found[last] < 1e-15:
+                        found[last] = 0.0
+                        last -= 1
+            total, below = 0.0, 0.0
+            for m in range(first, last + 1):
+                total += found[m]
             low[bag, c] = -1
             for m in range(first, last + 1):
                 below += found[m] / total

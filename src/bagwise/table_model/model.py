@@ -210,6 +210,7 @@ class TableModel(Pictures):
         labels_are: LabelsAre | Mapping[str, LabelsAre] = "auto",
         weights: str | None = None,
         skip_unmatched: bool = False,
+        memory: str | int | None = None,
         seed: int = 0,
     ) -> Any:
         """How much less likely the counts become when a column is shuffled, a frame.
@@ -223,12 +224,15 @@ class TableModel(Pictures):
             labels_are: what the numbers in `labels` are.
             weights: see `label`.
             skip_unmatched: leave out bags that only one of the tables has.
+            memory: how much of it may be used for rows in files, see `bagwise.fit`.
             seed: random seed.
         """
+        from bagwise.memory_size import bytes_of
         from bagwise.tables.use.importance import importances
 
         counts = self._counts(bag, labels, labels_are, skip_unmatched, weights)
-        found = importances(self.fitted, rows, counts, seed=seed)
+        budget = None if memory is None else bytes_of(memory)
+        found = importances(self.fitted, rows, counts, seed=seed, memory=budget)
         return self._like(rows, all_rows=False).frame(importance_columns(found))
 
     def estimate(
@@ -241,6 +245,7 @@ class TableModel(Pictures):
         labels_are: LabelsAre | Mapping[str, LabelsAre] = "auto",
         weights: str | None = None,
         skip_unmatched: bool = False,
+        memory: str | int | None = None,
     ) -> Any:
         """The share of each class in groups of rows, a frame with 95% intervals.
 
@@ -256,7 +261,10 @@ class TableModel(Pictures):
             labels_are: what the numbers in `labels` are.
             weights: see `label`.
             skip_unmatched: leave out bags that only one of the tables has.
+            memory: how much of it may be used for rows in files, see `bagwise.fit`: rows that were
+                counted are sorted by bag into a temporary file.
         """
+        from bagwise.memory_size import bytes_of
         from bagwise.tables.encode.columns import Surprises
         from bagwise.tables.use.estimate import estimate_shares
 
@@ -270,6 +278,7 @@ class TableModel(Pictures):
             counts,
             bag=columns_of(bag) if counts is None else (),
             weights=weights,
+            memory=None if memory is None else bytes_of(memory),
             surprises=surprises,
         )
         _warn_of(surprises)

@@ -42,15 +42,16 @@ class ColumnLearner:
         first_row: int = 0,
     ) -> None:
         wanted, unwanted, categorical = list(features), set(exclude), set(categorical)
-        ordered = ordered or {}
+        ordered, there = ordered or {}, set(schema.names)
+        chosen = set(wanted)
         for name in [*wanted, *unwanted, *categorical, *ordered]:
-            if name not in schema.names:
+            if name not in there:
                 raise InputError(f"there is no column {name!r}; there are {schema.names}.")
-            if name in unwanted and name in {*wanted, *categorical, *ordered}:
+            if name in unwanted and (name in chosen or name in categorical or name in ordered):
                 raise InputError(f"{name!r} is both a feature and excluded, or the bag itself.")
             if name in categorical and name in ordered:
                 raise InputError(f"{name!r} is both categorical and ordered; choose one.")
-            if wanted and name in {*categorical, *ordered} and name not in wanted:
+            if wanted and (name in categorical or name in ordered) and name not in chosen:
                 raise InputError(
                     f"{name!r} is said to be of categories, but is not a feature; add it to ",
                     Option("features"),
@@ -66,7 +67,7 @@ class ColumnLearner:
             if kind is None:
                 found = schema.field(name).type
                 empty = pa.types.is_null(found)
-                if name in {*wanted, *ordered} and not empty:
+                if (name in chosen or name in ordered) and not empty:
                     raise InputError(
                         f"the column {name!r} is of type {found}, which cannot be a feature."
                     )
@@ -75,11 +76,11 @@ class ColumnLearner:
                 self._learners[name] = OrderedLearner(name, ordered.get(name))
             elif kind == "category":
                 self._learners[name] = CategoryLearner(
-                    name, name in wanted, name in categorical, limits
+                    name, name in chosen, name in categorical, limits
                 )
             else:
                 self._learners[name] = NumberLearner(
-                    name, kind, name in wanted, name in of_bags, first_row
+                    name, kind, name in chosen, name in of_bags, first_row
                 )
 
     @property

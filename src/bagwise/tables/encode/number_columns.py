@@ -167,8 +167,9 @@ def far_values(sample: Floats) -> Far:
     >>> far_values(ages.astype(float)).codes
     (99999.0,)
     """
-    median = float(np.median(sample))
-    for width in _widths(sample):
+    ordered = np.sort(sample)
+    median = float(_percentiles(ordered, 50))
+    for width in _widths(ordered):
         above = _beyond(sample, median, FAR * width)
         below = _beyond(-sample, -median, FAR * width)
         if above.cut + below.cut <= RARE * len(sample):
@@ -182,9 +183,18 @@ def far_values(sample: Floats) -> Far:
     return Far(float(sample.min()), float(sample.max()))
 
 
-def _widths(sample: Floats) -> list[float]:
-    """Distances of percentiles, growing, those that are 0 left out."""
-    ends = np.percentile(sample, _RANGES)
+def _percentiles(ordered: Floats, percent: npt.ArrayLike) -> Floats:
+    """As `np.percentile` has them, in a tenth of its time for short columns."""
+    place = np.asarray(percent) / 100 * (len(ordered) - 1)
+    low = place.astype(np.int64)
+    below, above = ordered[low], ordered[np.minimum(low + 1, len(ordered) - 1)]
+    found: Floats = below + (above - below) * (place - low)
+    return found
+
+
+def _widths(ordered: Floats) -> list[float]:
+    """Distances of percentiles of ascending numbers, growing, those that are 0 left out."""
+    ends = _percentiles(ordered, _RANGES)
     return [float(width) for width in ends[:, 1] - ends[:, 0] if 0 < width < math.inf]
 
 
@@ -237,17 +247,21 @@ def is_heavy(sample: Floats) -> bool:
     >>> is_heavy(np.random.default_rng(0).lognormal(size=1000))
     True
     """
-    if len(sample) < FEW or len(np.unique(sample)) <= 10:  # a logarithm of few values says no more
+    # A logarithm of few values says no more. Mostly the first ones tell that there are more.
+    few = len(np.unique(sample[:100])) <= 10 and len(np.unique(sample)) <= 10
+    if len(sample) < FEW or few:
         return False
     z = (sample - sample.mean()) / max(float(sample.std()), 1e-300)
-    return bool(abs((z**3).mean()) > SKEWED or (z**4).mean() - 3 > TAILED)
+    squares = z * z
+    return bool(abs((squares * z).mean()) > SKEWED or (squares * squares).mean() - 3 > TAILED)
 
 
 def _log(sample: Floats) -> Log | None:
-    widths = _widths(sample)
+    ordered = np.sort(sample)
+    widths = _widths(ordered)
     if not widths:
         return None
-    log = Log(float(np.median(sample)), widths[0])
+    log = Log(float(_percentiles(ordered, 50)), widths[0])
     found = log(sample)
     return replace(log, mean=float(found.mean()), std=float(found.std()))
 

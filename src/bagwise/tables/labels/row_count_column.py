@@ -17,21 +17,26 @@ _LEARNED = 2_000_000  # rows, written out, from which it is learned what columns
 def row_counts(source: RowSource, column: str) -> IntArray:
     """(N,) how many identical rows each row stands for."""
     source.require([column])
-    parts, row = [np.empty(0)], 0
+    parts, row = [np.empty(0, dtype=np.int64)], 0
     for batch in source.batches([column]):
-        parts.append(numbers_of(batch.column(column), "numeric", column, row))
+        parts.append(row_counts_of(batch.column(column), column, row))
         row += batch.num_rows
-    found = np.concatenate(parts)
+    return np.concatenate(parts)
+
+
+def row_counts_of(values: pa.Array, column: str, first_row: int) -> IntArray:
+    """The same of some rows."""
+    found = numbers_of(values, "numeric", column, first_row)
     bad = ~((found >= 1) & (found <= _LARGEST) & (found == np.rint(found)))
     if bad.any():
         place = int(np.argmax(bad))
         value = "no number" if np.isnan(found[place]) else f"{found[place]:g}"
         raise InputError(
             Option("weights"),
-            f" is the column {column!r}, which has {value} in row {place + 1}; the number of "
-            "identical rows that a row stands for is expected, a whole number from 1 on. Leave out "
-            "rows that stand for none. Survey weights, which say how many others a row represents, "
-            "are not supported.",
+            f" is the column {column!r}, which has {value} in row {first_row + place + 1}; the "
+            "number of identical rows that a row stands for is expected, a whole number from 1 on. "
+            "Leave out rows that stand for none. Survey weights, which say how many others a row "
+            "represents, are not supported.",
         )
     return found.astype(np.int64)
 

@@ -81,10 +81,10 @@ def to_arrow(frame: Any, name: str, keys: Sequence[str] = ()) -> pa.Table:
     columns: dict[str, Any] = {}
     for level in _levels(frame, keys):
         columns[str(level)] = _column(frame.index.get_level_values(level), level, name)
-    for place, label in enumerate(frame.columns):
+    for label, values in frame.items():
         if str(label) in columns:
             raise InputError(f"{name} has more than one column {str(label)!r}; rename one.")
-        columns[str(label)] = _column(frame.iloc[:, place], label, name)
+        columns[str(label)] = _column(values, label, name)
     return pa.table(columns)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -56,7 +57,8 @@ class RowSource(ABC):
 
     def require(self, names: Iterable[str]) -> None:
         """Raise an InputError that names the columns which are not there."""
-        if missing := [name for name in names if name not in self.schema.names]:
+        there = set(self.schema.names)
+        if missing := [name for name in names if name not in there]:
             raise InputError(
                 f"{self.name} has no column {listed(missing)}; it has {listed(self.schema.names)}."
             )
@@ -64,13 +66,13 @@ class RowSource(ABC):
     def refuse_repeated_names(self, names: Sequence[str], where: str = "") -> None:
         """Raise an InputError where two columns have the same name."""
         where = where or self.name
-        for name in names:
-            if names.count(name) > 1 and not name.strip():
+        for name, times in Counter(names).items():
+            if times > 1 and not name.strip():
                 raise InputError(
-                    f"{where} has {names.count(name)} columns without a name, as spreadsheets "
+                    f"{where} has {times} columns without a name, as spreadsheets "
                     "write them behind the others; remove them, or name them."
                 )
-            if names.count(name) > 1:
+            if times > 1:
                 raise InputError(f"{where} has more than one column {name!r}; rename one.")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from bagwise.errors import InputError, is_lack_of_memory
+from bagwise.errors import InputError, Option, is_lack_of_memory
 from bagwise.limits import LIMITS, Limits
 from bagwise.tables.read.databases import DatabaseSource, is_database
 from bagwise.tables.read.dialect import header, text_options
@@ -18,7 +18,7 @@ from bagwise.tables.read.frames import FrameSource, is_frame, refuse_no_table
 from bagwise.tables.read.object_stores import unreadable
 from bagwise.tables.read.partitions import partitions_of
 from bagwise.tables.read.paths import Paths, paths_of
-from bagwise.tables.read.row_source import RowSource
+from bagwise.tables.read.row_source import RowSource, rows_within
 from bagwise.tables.read.table_files import (
     RemoteFile,
     TableFile,
@@ -48,17 +48,25 @@ class FileSource(RowSource):
         typed: find out the types of columns in CSV files; otherwise everything there is text.
         as_text: columns of CSV files that are text in any case, so that "007" stays "007"; they may
             be numbers in one Parquet file and text in another.
+        limits: rows of a batch.
+        budget: bytes of memory that reading may use; batches have fewer rows where that asks for
+            it.
 
     Attributes:
         partitions: what the folders say; their columns, such as that of `year=2020`, come last.
     """
 
     def __init__(
-        self, paths: Paths, typed: bool = True, as_text: Iterable[str] = (), limits: Limits = LIMITS
+        self,
+        paths: Paths,
+        typed: bool = True,
+        as_text: Iterable[str] = (),
+        limits: Limits = LIMITS,
+        budget: int | None = None,
     ) -> None:
         self.files = paths_of(paths)
         self.limits = limits
-        self._typed = typed
+        self._typed, self._frugal = typed, budget is not None
         self._as_text = list(as_text)
         self._tables: dict[TableFile, pa.Table] = {}
         self._typed_files: dict[TableFile, About] = {}
@@ -89,6 +97,9 @@ class FileSource(RowSource):
         ]
         schema = pa.schema([*fields, *self.partitions.fields])
         super().__init__(str(first), schema, self._count(), limits)
+        if budget is not None:
+            most = max((known.room for known in self._typed_files.values()), default=0)
+            self.batch_rows = rows_within(budget, len(schema.names), most, limits)
         for file in self._tables:
             self._settle(file)
         for file, schema in schemas.items():
@@ -213,9 +224,12 @@ class FileSource(RowSource):
             yield from table.to_batches(max_chunksize=self.limits.batch_rows)
         elif is_text_file(file):
             with self._csv(file) as reader:
-                yield from reader
+                for block in reader:
+                    size = self.batch_rows if self._frugal else max(len(block), 1)
+                    for start in range(0, len(block), size):
+                        yield block.slice(start, size)
         else:
-            yield from batches(file, names, self.limits.batch_rows)
+            yield from batches(file, names, self.batch_rows, self._frugal)
 
 
 def open_rows(
@@ -226,6 +240,7 @@ def open_rows(
     keys: Sequence[str] = (),
     name: str = "the table",
     limits: Limits = LIMITS,
+    budget: int | None = None,
 ) -> RowSource:
     """The rows of files, of a database, or of a data frame.
 
@@ -233,13 +248,21 @@ def open_rows(
         typed: see `FileSource`; the columns of a frame have their types.
         keys: columns that may be levels of a pandas index.
         name: what messages call a frame.
+        limits: rows of a batch.
+        budget: bytes of memory that reading may use; not for frames.
     """
     refuse_no_table(data, name)
+    if is_frame(data) and budget is not None:
+        raise InputError(
+            Option("memory"),
+            f" is for files, and the rows are a {type(data).__name__}, which is in memory as a "
+            "whole. Leave it out, or write the rows to a Parquet file and give its path.",
+        )
     if is_frame(data):
         return FrameSource(data, name, keys, limits)
     if is_database(data):
-        return DatabaseSource(data, limits)
-    return FileSource(data, typed, as_text, limits)
+        return DatabaseSource(data, limits, budget)
+    return FileSource(data, typed, as_text, limits, budget)
 
 
 def _unreadable(file: TableFile, error: Exception) -> Exception:

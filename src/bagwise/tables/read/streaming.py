@@ -9,11 +9,10 @@ import pyarrow as pa
 from bagwise.limits import LIMITS, Limits
 from bagwise.tables.read.databases import DatabaseSource, is_database
 from bagwise.tables.read.paths import Paths
-from bagwise.tables.read.row_source import RowSource, rows_within
+from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import FileSource, Table
 from bagwise.tables.read.table_files import TableFile, is_text_file
 from bagwise.tables.read.type_inference import Inference
-from bagwise.tables.read.typed_files import batches
 from bagwise.tables.read.values import is_text
 
 Look = tuple[dict[str, Inference], int]
@@ -44,9 +43,7 @@ class StreamedSource(FileSource):
     ) -> None:
         self._found: dict[TableFile, dict[str, Inference]] = {}
         self._counted: dict[TableFile, int] = {}
-        super().__init__(paths, typed=True, as_text=as_text, limits=limits)
-        most = max((known.room for known in self._typed_files.values()), default=0)
-        self.batch_rows = rows_within(budget, len(self.schema.names), most, limits)
+        super().__init__(paths, True, as_text, limits, budget)
 
     def _open(self, file: TableFile) -> pa.Schema:
         if not is_text_file(file):
@@ -77,15 +74,12 @@ class StreamedSource(FileSource):
         return typed + sum(self._counted.values())
 
     def _batches(self, file: TableFile, names: list[str]) -> Iterator[pa.RecordBatch]:
-        if not is_text_file(file):
-            yield from batches(file, names, self.batch_rows, frugal=True)
-            return
-        with self._csv(file) as reader:
-            for block in reader:
-                for start in range(0, block.num_rows, self.batch_rows):
-                    batch = block.slice(start, self.batch_rows)
-                    columns = [self._typed_column(file, name, batch.column(name)) for name in names]
-                    yield pa.RecordBatch.from_arrays(columns, names)
+        for batch in super()._batches(file, names):
+            if is_text_file(file):
+                columns = [self._typed_column(file, name, batch.column(name)) for name in names]
+                yield pa.RecordBatch.from_arrays(columns, names)
+            else:
+                yield batch
 
     def _typed_column(self, file: TableFile, name: str, texts: pa.Array) -> pa.Array:
         if name in self._as_text:

@@ -41,7 +41,7 @@ KEPT = (
     *("cc", "cc_approx", "rc", "rc_approx", "dllp", "ot", "pll", "pvc"),
     *("pll_cc", "cc_then_rc", "cc_approx_then_rc_approx"),
 )
-_CODES = "codes"
+CODES = "codes"
 _HELD_OUT = 200_000  # rows that are judged at a time, or the largest bag
 _ROWS = 1 << 20  # rows whose bags are looked up at a time
 
@@ -97,7 +97,7 @@ def read_sorted(
     rows, bag_of_code = matched(
         reading.columns,
         reading.names,
-        _rows_of(reading),
+        row_totals(reading.codes, len(reading.names)),
         labels,
         source.name,
         asked.skip_unmatched,
@@ -163,7 +163,7 @@ def _read(source: RowSource, asked: Asked, store: Store, progress: bool) -> Read
     columns = [asked.key, asked.features, unused, sorted(asked.categorical), asked.ordered]
     sizes = [source.batch_rows, source.limits.tracked_texts]  # which decide what columns mean
     identity = [bagwise.__version__, source.fingerprint(), columns, *sizes]
-    path = store.folder / _CODES
+    path = store.folder / CODES
 
     def read() -> Any:
         numbers: dict[str, int] = {}
@@ -216,12 +216,12 @@ def warn_again(notes: Sequence[list[Any]]) -> None:
         warn_user(BagwiseWarning(*parts))
 
 
-def _rows_of(reading: Reading) -> IntArray:
+def row_totals(codes: npt.NDArray[np.int32], n_names: int) -> IntArray:
     """(number of names + 1,) rows of each bag, those of no bag last."""
-    rows_of = np.zeros(len(reading.names) + 1, dtype=np.int64)
-    for start in range(0, len(reading.codes), _ROWS):
-        some = reading.codes[start : start + _ROWS]
-        rows_of += np.bincount(np.where(some < 0, len(reading.names), some), minlength=len(rows_of))
+    rows_of = np.zeros(n_names + 1, dtype=np.int64)
+    for start in range(0, len(codes), _ROWS):
+        some = codes[start : start + _ROWS]
+        rows_of += np.bincount(np.where(some < 0, n_names, some), minlength=len(rows_of))
     return rows_of
 
 

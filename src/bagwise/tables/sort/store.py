@@ -129,10 +129,10 @@ class Store:
         if size > free:
             raise InputError(
                 f"the rows, sorted by bag, take {shown_size(size)} on the disk, and "
-                f"{shown_size(free)} are free at {self.folder}; make room, or give another folder "
+                f"{shown_size(free)} are free at {self.folder}; make room, or give another folder: "
                 "with ",
                 Option("store"),
-                ".",
+                " for a fit, or in TMPDIR.",
             )
 
 

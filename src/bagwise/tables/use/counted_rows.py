@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
-from bagwise.errors import InputError
+from bagwise.errors import InputError, Option
 from bagwise.tables.labels.counts import Counts
 from bagwise.tables.labels.label_file import LabelTable, read_labels
 from bagwise.tables.match.bag_table import MatchedRows, match_rows
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
+from bagwise.tables.sort.counted_store import CountedStore, counted_store
 
 
 def label_tables(model: FittedTable, counts: Counts) -> list[LabelTable]:
@@ -53,6 +54,22 @@ def matched_rows(
         skip_unmatched=counts.skip_unmatched,
         progress=progress,
     )
+
+
+@contextmanager
+def stored_rows(
+    model: FittedTable, source: RowSource, counts: Counts, memory: int, progress: bool
+) -> Iterator[CountedStore]:
+    """The same within so many bytes of memory, in temporary files, which end with the block."""
+    if not counts.is_plain:
+        what = "several groupings" if counts.others else "rows with weights"
+        raise InputError(f"{what} are all kept in memory; leave ", Option("memory"), " out.")
+    (labels,) = label_tables(model, counts)
+    source.require([*counts.keys, *model.columns.names])
+    with counted_store(
+        source, labels, model.columns, memory, counts.skip_unmatched, progress
+    ) as store:
+        yield store
 
 
 def weight_column(model: FittedTable, source: RowSource, given: str | None) -> str | None:

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bagwise.bags import IntArray
 from bagwise.errors import InputError, Option
+from bagwise.limits import LIMITS, Limits
 from bagwise.tables.encode.columns import Surprises
-from bagwise.tables.labels.bag_names import bag_ids
 from bagwise.tables.labels.counts import Counts
-from bagwise.tables.labels.row_count_column import row_counts
-from bagwise.tables.match.bag_table import encode_rows
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import Table, open_rows
-from bagwise.tables.use.counted_rows import matched_rows, weight_column
+from bagwise.tables.use.counted_rows import matched_rows, stored_rows, weight_column
+from bagwise.tables.use.estimated_rows import (
+    BagNumbers,
+    EstimatedRows,
+    Part,
+    RowNumbers,
+    new_rows,
+    rows_in_memory,
+    rows_in_store,
+)
 from bagwise.tables.use.group_shares import group_shares
 from bagwise.tables.use.row_groups import row_groups
 from bagwise.tables.use.sensitivity import (
+    Sensitivity,
     contradicted,
-    hardly_told,
     robustness_of,
-    strongest_columns,
 )
-from bagwise.tables.use.share_bounds import share_bounds, sums_of_groups
-
-if TYPE_CHECKING:
-    from bagwise.tables.model.known_bags import KnownBags
+from bagwise.tables.use.share_bounds import share_bounds
 
 ANSWER = ("class", "rows", "share", "low", "high", "least", "most", "robustness")
 """The columns of the answer beside those of groups."""
@@ -88,8 +90,10 @@ def estimate_shares(
     *,
     bag: Sequence[str] = (),
     weights: str | None = None,
+    memory: int | None = None,
     progress: bool = False,
     surprises: Surprises | None = None,
+    limits: Limits = LIMITS,
 ) -> list[GroupShare]:
     """The share of each class among the rows of each group, with a 95% interval.
 
@@ -109,8 +113,12 @@ def estimate_shares(
             `counts`, or those that it was fitted with.
         weights: the column that says how many identical rows each row stands for; that of the fit
             if not given, where the table has it.
+        memory: bytes that may be used for the rows: batches are as small as that asks for, and
+            counted rows are sorted by bag into a temporary file. None holds counted rows in memory,
+            encoded; new ones are read batch by batch in any case.
         progress: show a bar, on a terminal.
         surprises: to which is added what rows have that those of `fit` had not.
+        limits: sizes of what is read at a time.
     """
     known = model.intervals
     no_effects = model.known_bags is not None and model.interval_effects is None
@@ -129,51 +137,52 @@ def estimate_shares(
         )
     by = list(dict.fromkeys(by))
     key = bag if counts is None else counts.key
-    source = model.with_context(open_rows(data, as_text=list(by)), key)
+    opened = open_rows(data, as_text=by, limits=limits, budget=memory)
+    source = model.with_context(opened, key)
     source.require([*by, *model.columns.names])
-    codes, names = row_groups(source, by, model.columns)
-    found, order = None, np.arange(len(codes))
     weights = weight_column(model, source, weights or (None if counts is None else counts.weights))
-    if counts is not None:
-        found = matched_rows(model, source, replace(counts, weights=weights), progress)
-        order = found.targets.order if found.groupings is None else np.unique(found.targets.order)
-    copies = np.ones(len(codes), np.int64) if weights is None else row_counts(source, weights)
-    copies = copies[order]
-    places = None
+    source.require([] if weights is None else [weights])
+    bags = None
     if model.known_bags is not None:
-        places = _bags_of_rows(model.known_bags, source, _bag_columns(model, source, key))[order]
-    inputs, found_there = encode_rows(source, model.columns, order, len(codes), progress)
-    if surprises is not None:
-        surprises.update(found_there)
-    group, G = codes[order], len(names)
-    rows = sums_of_groups(copies, group, G)
-    in_known = None
-    if model.known_bags is not None and places is not None:
-        in_known = sums_of_groups(copies * (places < len(model.known_bags.names)), group, G)
-    bags = found.targets.bags if found is not None and found.groupings is None else None
-    of_groups = group_shares(model, inputs, bags, places, group, G, copies)
+        bags = BagNumbers(model.known_bags, _bag_columns(model, source, key))
+    numbers = RowNumbers(row_groups(source, by, model.columns, weights), weights, bags)
+    with ExitStack() as stack:
+        found = None
+        if counts is None:
+            rows = new_rows(model, source, numbers, surprises, progress)
+        elif memory is None:
+            found = matched_rows(model, source, replace(counts, weights=weights), progress)
+            rows = rows_in_memory(model, source, numbers, found, surprises, progress)
+        else:
+            counts = replace(counts, weights=weights)
+            store = stack.enter_context(stored_rows(model, source, counts, memory, progress))
+            found = store.rows
+            rows = rows_in_store(model, numbers, store, surprises)
+        bounds = None if found is None else share_bounds(found, rows.groups, len(rows.n))
+        watch = _Watch(model, rows, by)
+        of_groups = group_shares(model, watch.rows)
+        watch.finish()
+    names, n, G = numbers.groups.names, rows.n, len(rows.n)
     shares, ends = of_groups.shares, of_groups.ends
-    bounds = None if found is None else share_bounds(found, codes, G)
     if bounds is not None:
         shares, *ends = (np.clip(x, bounds[..., 0], bounds[..., 1]) for x in (shares, *ends))
     robust, strongest, untold = None, {}, np.zeros(G, dtype=np.bool_)
-    if known is not None and of_groups.contrasts is not None and G > 1:
-        X = inputs.astype(np.float64)
-        robust = robustness_of(shares, of_groups.contrasts, rows, bounds, known.n_bags)
-        strongest = strongest_columns(known, model.columns, by, X, group, rows, copies)
+    if known is not None and watch.sensitivity is not None and of_groups.contrasts is not None:
+        robust = robustness_of(shares, of_groups.contrasts, n, bounds, known.n_bags)
+        strongest = watch.sensitivity.strongest_columns()
         if found is None:
-            untold = hardly_told(known, X, group, rows, copies)
+            untold = watch.sensitivity.hardly_told()
     misfits, approximate = of_groups.misfits, of_groups.approximate
     wrong = np.zeros(shares.shape, dtype=np.bool_)
     if misfits is not None:
-        wrong = contradicted(misfits, rows)
+        wrong = contradicted(misfits, n)
         if bounds is not None:
             wrong &= bounds[..., 0] < bounds[..., 1]
     return [
         GroupShare(
             group=names[g],
             label=label,
-            rows=int(rows[g]),
+            rows=int(n[g]),
             share=float(shares[g, c]),
             interval=(float(ends[0][g, c]), float(ends[1][g, c])) if ends else None,
             bounds=None if bounds is None else (float(bounds[g, c, 0]), float(bounds[g, c, 1])),
@@ -182,10 +191,10 @@ def estimate_shares(
             hardly_told=bool(untold[g]),
             misfit=None if misfits is None else float(misfits[g, c]),
             is_contradicted=bool(wrong[g, c]),
-            of_known_bags=None if in_known is None else int(in_known[g]),
+            of_known_bags=None if watch.in_known is None else int(watch.in_known[g]),
             approximate=None if approximate is None else int(approximate[g]),
         )
-        for g in np.flatnonzero(rows).tolist()
+        for g in np.flatnonzero(n).tolist()
         for c, label in enumerate(model.classes)
     ]
 
@@ -206,23 +215,41 @@ def _bag_columns(model: FittedTable, source: RowSource, given: Sequence[str]) ->
     return names
 
 
-def _bags_of_rows(known: KnownBags, source: RowSource, names: Sequence[str]) -> IntArray:
-    """(N,) the number of each row's bag: that of a known one, and beyond of new ones, each with a
-    number of its own. A row without a bag is alone in a new one.
+class _Watch:
+    """Looks on when rows are gone through for the first time.
+
+    Attributes:
+        rows: the same, looked at.
+        sensitivity: of their shares; None where the model has no intervals, and of one group.
+        in_known: (G,) instances of bags that the model knows; None without bag effects.
     """
-    numbers: dict[str, int] = {}
-    parts, after = [], len(known.names)
-    for batch in source.batches(list(names)):
-        ids = bag_ids(batch, names)
-        places, encoded = known.places(ids), ids.dictionary_encode()
-        new = np.array(
-            [numbers.setdefault(name, len(numbers)) for name in encoded.dictionary.to_pylist()],
-            dtype=np.int64,
-        )
-        local = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        part = np.where(places < after, places, after + np.append(new, -1)[local])
-        parts.append(np.where(local < 0, -1, part))
-    places = np.concatenate(parts)
-    alone = np.flatnonzero(places < 0)
-    places[alone] = after + len(numbers) + np.arange(len(alone))
-    return places
+
+    def __init__(self, model: FittedTable, rows: EstimatedRows, by: Sequence[str]) -> None:
+        self.rows = replace(rows, parts=self._parts)
+        self._given, self._is_done = rows, False
+        self.sensitivity, self.in_known = None, None
+        if model.intervals is not None and len(rows.n) > 1:
+            self.sensitivity = Sensitivity(model.intervals, model.columns, by, rows.n)
+        if model.known_bags is not None:
+            self._known = len(model.known_bags.names)
+            self.in_known = np.zeros(len(rows.n), dtype=np.int64)
+
+    def _parts(self) -> Iterator[Part]:
+        for part in self._given.parts():
+            if not self._is_done:
+                self._look(part)
+            yield part
+        self._is_done = True
+
+    def _look(self, part: Part) -> None:
+        if self.sensitivity is not None:
+            self.sensitivity.add(part.inputs, part.group, part.copies)
+        if self.in_known is not None and part.bag is not None:
+            is_known = (part.bag >= 0) & (part.bag < self._known)
+            np.add.at(self.in_known, part.group, part.copies * is_known)
+
+    def finish(self) -> None:
+        """Go through the rows where nobody did."""
+        if not self._is_done and (self.sensitivity is not None or self.in_known is not None):
+            for _ in self._parts():
+                pass

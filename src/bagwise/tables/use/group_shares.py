@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, logit
 
-from bagwise.bags import Bags, FloatArray, IntArray
+from bagwise.bags import FloatArray, IntArray
 from bagwise.posterior import bag_posterior
 from bagwise.posterior.auto import AUTO_STATES
-from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.model.fitted_table import FittedTable
-from bagwise.tables.use.share_bounds import sums_of_groups
+from bagwise.tables.use.estimated_rows import EstimatedRows
 
 _LEAST = 1e-6  # share whose logit is taken
+_ROWS = 65_536  # of bags whose counts are known that are taken at a time
 
 
 class SharesOfGroups(NamedTuple):
@@ -28,58 +28,55 @@ class SharesOfGroups(NamedTuple):
     approximate: IntArray | None = None
 
 
-def group_shares(
-    model: FittedTable,
-    inputs: Inputs,
-    bags: Bags | None,
-    places: IntArray | None,
-    group: IntArray,
-    G: int,
-    copies: IntArray,
-) -> SharesOfGroups:
-    """Shares of groups of rows, with intervals where the model has them.
-
-    Args:
-        model: a fitted one.
-        inputs: (N, d) encoded rows.
-        bags: what is known of their counts, if rows are those of one grouping.
-        places: (N,) the bag of each row, for a model with bag effects.
-        group: (N,) the group of each row.
-        G: number of groups.
-        copies: (N,) how many identical rows each row stands for.
-    """
-    known, effects = model.intervals, model.interval_effects
+def group_shares(model: FittedTable, rows: EstimatedRows) -> SharesOfGroups:
+    """Shares of groups of rows, with intervals where the model has them."""
+    known, effects, G = model.intervals, model.interval_effects, len(rows.n)
     if known is None:
-        log_probs = model.log_probs(inputs)
-        p = np.exp(log_probs)
-        if model.known_bags is not None and places is not None:
-            own = np.minimum(places, len(model.known_bags.names))
-            p = model.known_bags.probabilities(log_probs, own)
-        elif bags is not None:
-            p = bag_posterior(log_probs, bags, max_states=AUTO_STATES).weights
-        return SharesOfGroups(_means(p, group, G, copies))
-    X = inputs.astype(np.float64)
+        return SharesOfGroups(_means(model, rows))
     if effects is not None:
-        assert places is not None
-        from bagwise.likelihood import group_shares_with_effects  # compiled, and seldom needed
-        from bagwise.likelihood.confounding import contrast_slopes
+        from bagwise.likelihood.confounding import contrast_slopes  # compiled, and seldom needed
+        from bagwise.likelihood.effect_shares import EffectSums
 
-        shares, errors, slopes = group_shares_with_effects(
-            known, effects, X, places, group, G, copies
-        )
-        contrasts = known.error_of(
-            contrast_slopes(shares, slopes, sums_of_groups(copies, group, G))
-        )
+        sums = EffectSums(known, effects, G)
+        for part in rows.parts():
+            assert part.bag is not None
+            sums.add(part.inputs, part.bag, part.group, part.copies)
+        shares, errors, slopes = sums.shares()
+        contrasts = known.error_of(contrast_slopes(shares, slopes, rows.n))
         return SharesOfGroups(shares, _on_logits(shares, known.quantile() * errors), contrasts)
-    from bagwise.likelihood.share_intervals import counted_share_intervals, share_intervals
+    from bagwise.likelihood.counted_shares import counted_share_intervals
+    from bagwise.likelihood.share_intervals import share_intervals_in_parts
 
-    if bags is not None:
-        found = counted_share_intervals(known, X, bags, group, G)
+    if rows.counted is not None:
+        X, bags = rows.counted
+        found = counted_share_intervals(known, X, bags, rows.groups, G)
     else:
-        found = share_intervals(known, X, group, G, copies)
+        found = share_intervals_in_parts(known, lambda: (part[:3] for part in rows.parts()), G)
     return SharesOfGroups(
         found.shares, [found.low, found.high], found.contrasts, found.misfits, found.approximate
     )
+
+
+def _means(model: FittedTable, rows: EstimatedRows) -> FloatArray:
+    """(G, C) mean probabilities of the rows of each group; 0 of a group without rows."""
+    sums = np.zeros((len(rows.n), len(model.classes)))
+    if rows.counted is not None and model.known_bags is None:
+        X, bags = rows.counted
+        for index in bags.batches(_ROWS):
+            own, some = bags.rows(index), bags.select(index)
+            p = bag_posterior(model.log_probs(X[own]), some, max_states=AUTO_STATES).weights
+            np.add.at(sums, rows.groups[own], some.copies[:, None] * p)
+    else:
+        for part in rows.parts():
+            log_probs = model.log_probs(part.inputs)
+            p = np.exp(log_probs)
+            if model.known_bags is not None and part.bag is not None:
+                new = len(model.known_bags.names)
+                place = np.where((part.bag < 0) | (part.bag > new), new, part.bag)
+                p = model.known_bags.probabilities(log_probs, place)
+            np.add.at(sums, part.group, part.copies[:, None] * p)
+    means: FloatArray = sums / np.maximum(rows.n, 1)[:, None]
+    return means
 
 
 def _on_logits(shares: FloatArray, reach: FloatArray) -> list[FloatArray]:
@@ -89,11 +86,3 @@ def _on_logits(shares: FloatArray, reach: FloatArray) -> list[FloatArray]:
     z = logit(np.clip(shares, _LEAST, 1 - _LEAST))
     reach = reach / np.maximum(shares * (1 - shares), _LEAST)
     return [expit(z - reach), expit(z + reach)]
-
-
-def _means(values: FloatArray, group: IntArray, n_groups: int, copies: IntArray) -> FloatArray:
-    """(G, C) means of (N, C) over the rows of each group; 0 of a group without rows."""
-    rows = np.maximum(sums_of_groups(copies, group, n_groups), 1)
-    sums = np.stack([np.bincount(group, copies * v, n_groups) for v in values.T], axis=1)
-    means: FloatArray = sums / rows[:, None]
-    return means

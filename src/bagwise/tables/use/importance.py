@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
 
-from bagwise.bags import Bags, FloatArray
+from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.limits import LIMITS, Limits
 from bagwise.posterior import log_likelihoods
@@ -18,7 +18,7 @@ from bagwise.tables.labels.counts import Counts
 from bagwise.tables.match.bag_table import encode_rows
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.source import Table, open_rows
-from bagwise.tables.use.counted_rows import matched_rows
+from bagwise.tables.use.counted_rows import matched_rows, stored_rows, weight_column
 
 REPEATS = 5
 
@@ -48,6 +48,7 @@ def importances(
     counts: Counts,
     *,
     seed: int = 0,
+    memory: int | None = None,
     progress: bool = False,
     limits: Limits = LIMITS,
 ) -> list[Importance]:
@@ -66,19 +67,25 @@ def importances(
         data: rows with the model's feature columns.
         counts: their bags and the counts of these.
         seed: of shuffles, and of the bags that are drawn.
+        memory: bytes that may be used for the rows; None holds the bag of each in memory.
         progress: show a bar, on a terminal.
         limits: how many rows are taken, and sizes of what is read at a time.
     """
-    source = model.with_context(open_rows(data, limits=limits), counts.key)
-    found = matched_rows(model, source, counts, progress)
-    order, bags = found.targets.order, found.targets.bags
+    source = model.with_context(open_rows(data, limits=limits, budget=memory), counts.key)
     rng = np.random.default_rng(seed)
-    most = limits.importance_rows
-    if bags.n_instances > most:
-        drawn = rng.permutation(len(bags))
-        drawn = np.sort(drawn[: max(int((bags.sizes[drawn].cumsum() <= most).sum()), 2)])
+    if memory is None:
+        found = matched_rows(model, source, counts, progress)
+        order, bags = found.targets.order, found.targets.bags
+        drawn = _drawn(bags, limits.importance_rows, rng)
         order, bags = order[bags.rows(drawn)], bags.select(drawn)
-    inputs, _ = encode_rows(source, model.columns, order, found.n_rows, progress)
+        inputs, _ = encode_rows(source, model.columns, order, found.n_rows, progress)
+    else:
+        counts = replace(counts, weights=weight_column(model, source, counts.weights))
+        with stored_rows(model, source, counts, memory, progress) as store:
+            found, bags = store.rows, store.rows.targets.bags
+            drawn = _drawn(bags, limits.importance_rows, rng)
+            inputs = store.some(model.columns.names, model.columns.encode, drawn)
+            bags = bags.select(drawn)
     widths = [len(column.encoded_names) for column in model.columns.columns]
     with WorkProgress("importance", "shuffles", len(widths) * REPEATS, progress) as bar:
         falls = _falls(model, inputs, bags, widths, rng, bar)
@@ -90,6 +97,14 @@ def importances(
         reach = quantile * error
         listed.append(Importance(column.name, fall, error, fall - reach, fall + reach))
     return sorted(listed, key=lambda importance: -importance.fall)
+
+
+def _drawn(bags: Bags, most: int, rng: np.random.Generator) -> IntArray:
+    """All bags, or some of them with so many rows."""
+    if bags.n_instances <= most:
+        return np.arange(len(bags))
+    drawn = rng.permutation(len(bags))
+    return np.sort(drawn[: max(int((bags.sizes[drawn].cumsum() <= most).sum()), 2)])
 
 
 def _falls(

@@ -113,7 +113,8 @@ def kept_columns(
 ) -> list[str]:
     """The columns to copy, checked against those that are added."""
     if keep is None:
-        kept = [name for name in source.schema.names if name not in model.columns.names]
+        used = set(model.columns.names)
+        kept = [name for name in source.schema.names if name not in used]
     else:
         source.require(keep)
         kept = list(keep)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,68 +50,79 @@ def robustness_of(
     return found
 
 
-def strongest_columns(
-    covariance: Covariance,
-    columns: Columns,
-    by: Sequence[str],
-    X: FloatArray,
-    group: IntArray,
-    rows: IntArray,
-    copies: IntArray,
-) -> dict[tuple[int, int], tuple[str, float]]:
-    """The column that would be the strongest hidden difference, by group and class, and how strong.
+class Sensitivity:
+    """Sums over rows of what the sensitivity of shares follows from.
 
-    Columns that make the groups are not examples of a hidden one.
+    Args:
+        covariance: of the model's coefficients.
+        columns: of the table.
+        by: those that make the groups; they are not examples of a hidden difference.
+        rows: (G,) of groups.
     """
-    from bagwise.likelihood.confounding import column_strengths, contrast_slopes
 
-    ends = np.cumsum([len(column.encoded) for column in columns.columns]).tolist()
-    places = [
-        (column.name, list(range(end - len(column.encoded), end)))
-        for column, end in zip(columns.columns, ends, strict=True)
-        if column.name not in by
-    ]
-    if not places:
-        return {}
-    largest = np.argsort(-rows, kind="stable")[:_MOST_GROUPS]
-    largest = np.sort(largest[rows[largest] > 0])
-    # Groups that are not looked at are one more: they are part of all rows.
-    number = np.full(len(rows), len(largest))
-    number[largest] = np.arange(len(largest))
-    own = number[group]
-    of_own = np.bincount(own, copies, minlength=len(largest) + 1)
-    shares, slopes = covariance.group_slopes(X, own, len(of_own), copies)
-    there = of_own > 0
-    gradient = contrast_slopes(shares[there], slopes[there], of_own[there])[: len(largest)]
-    found = column_strengths(covariance, gradient, [encoded for _, encoded in places])
-    best = found.argmax(axis=-1)
-    return {
-        (int(g), c): (places[best[place, c]][0], float(found[place, c, best[place, c]]))
-        for place, g in enumerate(largest)
-        for c in range(shares.shape[1])
-    }
+    def __init__(
+        self, covariance: Covariance, columns: Columns, by: Sequence[str], rows: IntArray
+    ) -> None:
+        from bagwise.likelihood.coefficient_covariance import SlopeSums
 
+        self._covariance, self._rows = covariance, rows
+        ends = np.cumsum([len(column.encoded) for column in columns.columns]).tolist()
+        self._places = [
+            (column.name, list(range(end - len(column.encoded), end)))
+            for column, end in zip(columns.columns, ends, strict=True)
+            if column.name not in by
+        ]
+        largest = np.argsort(-rows, kind="stable")[:_MOST_GROUPS]
+        self._largest = np.sort(largest[rows[largest] > 0])
+        # Groups that are not looked at are one more: they are part of all rows.
+        self._number = np.full(len(rows), len(self._largest))
+        self._number[self._largest] = np.arange(len(self._largest))
+        self._slopes = SlopeSums(covariance, len(self._largest) + 1)
+        self._sums = np.zeros((len(rows), covariance.matrix.shape[0] - 1))
 
-def hardly_told(
-    covariance: Covariance, X: FloatArray, group: IntArray, rows: IntArray, copies: IntArray
-) -> npt.NDArray[np.bool_]:
-    """(G,) whether what the bags say leaves more than half of the prior's variance of the
-    difference, in log-odds, between a group's mean row and that of all rows.
-    """
-    G, C, ridge = len(rows), covariance.matrix.shape[1], covariance.fit.ridge
-    if covariance.posterior is None or ridge <= 0:
-        return np.zeros(G, dtype=np.bool_)
-    sums = np.zeros((G, X.shape[1]))
-    np.add.at(sums, group, copies[:, None] * X)
-    distance = sums / np.maximum(rows, 1)[:, None] - sums.sum(axis=0) / rows.sum()
-    of_prior = (1.0 - 1.0 / C) / ridge * (distance**2).sum(axis=1)
-    left = [
-        np.einsum("gi,ij,gj->g", distance, covariance.posterior[:-1, c, :-1, c], distance)
-        for c in range(C)
-    ]
-    untold = np.max(left, axis=0) > (1.0 - _TOLD) * of_prior
-    found: npt.NDArray[np.bool_] = untold & (of_prior > _NEAR**2) & (rows > 0)
-    return found
+    def add(self, inputs: npt.NDArray[Any], group: IntArray, copies: IntArray) -> None:
+        """Take more rows (N, d) into account."""
+        if self._places:
+            self._slopes.add(inputs, self._number[group], copies)
+        np.add.at(self._sums, group, copies[:, None] * inputs.astype(np.float64))
+
+    def strongest_columns(self) -> dict[tuple[int, int], tuple[str, float]]:
+        """The column that would be the strongest hidden difference, by group and class, and how
+        strong.
+        """
+        from bagwise.likelihood.confounding import column_strengths, contrast_slopes
+
+        if not self._places:
+            return {}
+        n, slopes = len(self._largest), self._slopes
+        there = slopes.rows > 0
+        gradient = contrast_slopes(slopes.shares[there], slopes.gradient[there], slopes.rows[there])
+        encoded = [columns for _, columns in self._places]
+        found = column_strengths(self._covariance, gradient[:n], encoded)
+        best = found.argmax(axis=-1)
+        return {
+            (int(g), c): (self._places[best[place, c]][0], float(found[place, c, best[place, c]]))
+            for place, g in enumerate(self._largest)
+            for c in range(best.shape[1])
+        }
+
+    def hardly_told(self) -> npt.NDArray[np.bool_]:
+        """(G,) whether what the bags say leaves more than half of the prior's variance of the
+        difference, in log-odds, between a group's mean row and that of all rows.
+        """
+        covariance, rows, sums = self._covariance, self._rows, self._sums
+        G, C, ridge = len(rows), covariance.matrix.shape[1], covariance.fit.ridge
+        if covariance.posterior is None or ridge <= 0:
+            return np.zeros(G, dtype=np.bool_)
+        distance = sums / np.maximum(rows, 1)[:, None] - sums.sum(axis=0) / rows.sum()
+        of_prior = (1.0 - 1.0 / C) / ridge * (distance**2).sum(axis=1)
+        left = [
+            np.einsum("gi,ij,gj->g", distance, covariance.posterior[:-1, c, :-1, c], distance)
+            for c in range(C)
+        ]
+        untold = np.max(left, axis=0) > (1.0 - _TOLD) * of_prior
+        found: npt.NDArray[np.bool_] = untold & (of_prior > _NEAR**2) & (rows > 0)
+        return found
 
 
 def contradicted(misfits: FloatArray, rows: IntArray) -> npt.NDArray[np.bool_]:
