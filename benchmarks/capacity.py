@@ -30,7 +30,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "how_to" / "capacity.md"
 # Rows, columns, rows of a bag. Within so little memory they are more than one worker may have, and
 # workers have them in files, as those of large tables.
 WARM = (200_000, 12, 500)  # compiles kernels, and does not count
-FITTED = [(900_000, 10, 500), (300_000, 20, 1000), (150_000, 40, 300), (450_000, 70, 800)]
+FITTED = [(900_000, 10, 500), (300_000, 20, 1000), (150_000, 40, 300), (450_000, 60, 800)]
 MANY_BAGS = [(300_000, 8, 5)]  # for the driver alone
 CHECKED = [(400_000, 30, 600), (1_000_000, 100, 1000)]
 LARGEST = (15_000_000, 100, 1000)  # of benchmarks/cluster.py --only beyond
