@@ -44,10 +44,10 @@ def generated(folder: Path, rows: int, columns: int, classes: int, bag_size: int
     """Rows of classes whose features overlap, in bags of different proportions."""
     rng = np.random.default_rng(0)
     bags = max(rows // bag_size, 2)
-    X = rng.normal(size=(rows, columns)).astype(np.float32)
+    X = rng.normal(size=(rows, columns))
     weights = rng.normal(size=(columns, classes)) / columns**0.5
     bag = np.concatenate([np.arange(bags), rng.integers(bags, size=rows - bags)])
-    X += 0.7 * rng.normal(size=(bags, columns)).astype(np.float32)[bag]  # bags differ in their rows
+    X += 0.7 * rng.normal(size=(bags, columns))[bag]  # bags differ in their rows
     y = (X @ weights + rng.gumbel(size=(rows, classes))).argmax(axis=1)
     own = {"bag": bag, "group": (X[:, 0] > 0).astype(np.int64), "truth": y}
     features = {f"x{i}": x for i, x in enumerate(X.T)}
