@@ -104,21 +104,14 @@ def anonymous(pid: int) -> int:
     return int(found[0]) * 1024 if found else 0
 
 
-def measured(
-    folder: Path,
-    name: str,
-    memory: str | None,
-    limit: int,
-    epochs: int | None = None,
-    model: str = "linear",
-) -> None:
-    """Fit in a process of its own, and print what it took."""
-    task = {"folder": str(folder), "memory": memory, "limit": limit, "epochs": epochs}
-    task["model"] = model
+def watched(code: str, task: dict[str, object]) -> tuple[int, int, str, str]:
+    """Run code in a process of its own: its memory when it says BASE, its most memory afterwards,
+    and what it wrote since then.
+    """
     # One arena, one thread and the system's allocator: reserved memory is memory that is used.
     one = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
     child = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps(task)],
+        [sys.executable, "-W", "ignore", "-c", code, json.dumps(task)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -133,9 +126,24 @@ def measured(
     while child.poll() is None:
         peak = max(peak, anonymous(child.pid))
         time.sleep(0.01)
-    done = child.stdout.read().split()
+    return base, peak, child.stdout.read(), child.stderr.read()
+
+
+def measured(
+    folder: Path,
+    name: str,
+    memory: str | None,
+    limit: int,
+    epochs: int | None = None,
+    model: str = "linear",
+) -> None:
+    """Fit in a process of its own, and print what it took."""
+    task = {"folder": str(folder), "memory": memory, "limit": limit, "epochs": epochs}
+    task["model"] = model
+    base, peak, output, errors = watched(CHILD, task)
+    done = output.split()
     if not done:
-        error = child.stderr.read().strip().splitlines()[-1]
+        error = errors.strip().splitlines()[-1]
         print(f"{name}: fails with {error[:100]}", flush=True)
         return
     cpu, accuracy, log_loss, held_out = (float(part) for part in done[1:])

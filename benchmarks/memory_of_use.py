@@ -12,16 +12,12 @@ sampled 100 times a second.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from bagwise.memory_size import shown_size
-from memory import anonymous, generate
+from memory import generate, watched
 
 USES = ("predict", "estimate", "estimate, counted", "explain")
 
@@ -63,26 +59,10 @@ if task["what"] != "predict":
 def measured(folder: Path, what: str, memory: str | None) -> None:
     """Use the model in a process of its own, and print what it took."""
     task = {"folder": str(folder), "what": what, "memory": memory}
-    one = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-    child = subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", CHILD, json.dumps(task)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | one,
-    )
-    assert child.stdout is not None
-    assert child.stderr is not None
-    first = child.stdout.readline().split()
-    if not first:
-        sys.exit(child.stderr.read())
-    base, peak = int(first[1]), 0
-    while child.poll() is None:
-        peak = max(peak, anonymous(child.pid))
-        time.sleep(0.01)
-    done, _, answer = child.stdout.read().partition("\n")
+    base, peak, output, errors = watched(CHILD, task)
+    done, _, answer = output.partition("\n")
     if not done:
-        sys.exit(child.stderr.read())
+        sys.exit(errors)
     name = what if memory is None else f"{what} --memory {memory}"
     print(
         f"{name}: peak {shown_size(peak - base)} above the {shown_size(base)} of a tiny table, "
