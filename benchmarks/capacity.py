@@ -118,7 +118,7 @@ def measured(shapes: Sequence[tuple[int, int, int]], folder: Path) -> list[Run]:
     for number, (rows, columns, bag) in enumerate(shapes):
         table = generate(folder / f"{rows}-{columns}-{bag}", rows, columns, bag, seed=number)
         with nodes(2) as there:
-            memory = "100MB" if columns < 80 else "150MB"  # as little as so many columns need
+            memory = "130MB" if columns < 80 else "150MB"  # as little as so many columns need
             _, taken = fit(there, table, 2, memory=memory)
         runs.append(Run(rows, columns, bag, taken))
         total = sum(taken.cpu.values())
