@@ -453,7 +453,7 @@ def test_a_killed_fit_with_another_noise_is_not_gone_on_with(
 ) -> None:
     calls = []
     own = linear.averaged
-    monkeypatch.setattr(linear, "averaged", lambda *x: calls.append(1) or own(*x))
+    monkeypatch.setattr(linear, "averaged", lambda *x, **y: calls.append(1) or own(*x, **y))
     monkeypatch.setattr("bagwise.tables.fitting.assess", lambda *x: 1 / 0)
     for width, new in ((2, 1), (2, 0), (3, 1)):
         calls.clear()

@@ -21,7 +21,7 @@ from bagwise.paper import export, sweep
 from bagwise.paper.run import RESULT, execute
 from bagwise.paper.settings import RunSettings
 from bagwise.storage.locks import TakenError, hold, only_one
-from bagwise.tables import fitting
+from bagwise.tables import rows_to_fit
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.sort import store
 from bagwise.tables.sort.store import Store
@@ -279,7 +279,7 @@ def test_a_second_fit_to_a_folder_is_refused_while_the_first_is_running(
 ) -> None:
     fit = (*FIT, "--out", "new")
     said: list[tuple[int, str]] = []
-    real = fitting.read_labels
+    real = rows_to_fit.read_labels
 
     def while_it_runs(*given: Any, **named: Any) -> Any:
         if not said:
@@ -287,7 +287,7 @@ def test_a_second_fit_to_a_folder_is_refused_while_the_first_is_running(
             said.append(run(*fit))
         return real(*given, **named)
 
-    monkeypatch.setattr(fitting, "read_labels", while_it_runs)
+    monkeypatch.setattr(rows_to_fit, "read_labels", while_it_runs)
     assert run(*fit)[0] == 0
     assert said[1][0] in (2, 3)
     assert said[1][1].startswith("Error: another fit is writing new;")
@@ -322,9 +322,9 @@ def test_a_run_that_another_sweep_is_doing_is_reported(here: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_fit_leaves_no_lock(here: Path) -> None:
     program = """
-import time, bagwise.tables.fitting as fitting
+import time, bagwise.tables.rows_to_fit as rows_to_fit
 from bagwise.__main__ import main
-fitting.read_labels = lambda *_, **__: (print(flush=True), time.sleep(99))
+rows_to_fit.read_labels = lambda *_, **__: (print(flush=True), time.sleep(99))
 main()
 """
     fit = (*FIT, "--out", "new")

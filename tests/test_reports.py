@@ -239,7 +239,8 @@ def test_every_template_is_packaged() -> None:
     templates = [path.name for path in (PACKAGE / "reports" / "templates").iterdir()]
     assert {"base.html.jinja", "model.html.jinja", "sweep.html.jinja"} <= {*templates}
     project = tomllib.loads((PACKAGE.parent.parent / "pyproject.toml").read_text())
-    assert "reports/templates/*" in project["tool"]["setuptools"]["package-data"]["bagwise"]
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert wheel == {"packages": ["src/bagwise"]}  # with all that lies there
 
 
 @pytest.mark.slow
