@@ -24,7 +24,7 @@ import numpy as np
 import bagwise
 from bagwise.memory_size import shown_size
 from bagwise.table_model import TableModel
-from bagwise.tables.cluster.workers import Workers
+from bagwise.tables.cluster.worker_pool import Workers
 from cluster_runs import Taken, fit, generate, nodes
 
 PARTS = ("equality", "speed", "killed", "beyond")

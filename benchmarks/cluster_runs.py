@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 import bagwise
 from bagwise.table_model import TableModel
-from bagwise.tables.cluster.workers import Workers
+from bagwise.tables.cluster.worker_pool import Workers
 
 BATCH, STORE = 50_000, 100 << 20
 # Reserved memory is memory that is used: one arena, and the system's allocator.

@@ -21,7 +21,7 @@ from bagwise.cli import app
 from bagwise.errors import InputError
 from bagwise.limits import Limits
 from bagwise.tables.cluster import workers as of_workers
-from bagwise.tables.cluster.workers import Workers
+from bagwise.tables.cluster.worker_pool import Workers
 from fitted import fit_table
 
 # Ray's own, of its start and its sockets.

@@ -122,7 +122,7 @@ def _with_workers(
             ".",
         )
     from bagwise.tables.cluster.read_sharded import looked_at, rows_in_shards
-    from bagwise.tables.cluster.workers import Workers
+    from bagwise.tables.cluster.worker_pool import Workers
 
     files = paths_of(data)
     is_known = not any(map(is_text_file, files))  # what the columns hold

@@ -20,7 +20,7 @@ from bagwise.progress import WorkProgress
 from bagwise.tables.cluster.sharded_bags import ShardedBags, ShardedRows, shard_begins
 from bagwise.tables.cluster.shares import SharedSource
 from bagwise.tables.cluster.worker import ShareOfRows
-from bagwise.tables.cluster.workers import Workers
+from bagwise.tables.cluster.worker_pool import Workers
 from bagwise.tables.encode.columns import Columns
 from bagwise.tables.labels.label_file import LabelTable
 from bagwise.tables.match.bag_table import MatchedRows, without_absent_classes

@@ -20,7 +20,7 @@ from bagwise.tables.model.fit_facts import SurprisingBag
 from bagwise.tables.sort.encoded_bags import NUMBER, EncodedBags
 
 if TYPE_CHECKING:
-    from bagwise.tables.cluster.workers import Workers
+    from bagwise.tables.cluster.worker_pool import Workers
 
 
 @dataclass(frozen=True, eq=False)
