@@ -20,7 +20,7 @@ import bagwise
 from bagwise.cli import app
 from bagwise.errors import InputError
 from bagwise.limits import Limits
-from bagwise.tables.cluster import workers as of_workers
+from bagwise.tables.cluster import worker_pool
 from bagwise.tables.cluster.worker_pool import Workers
 from fitted import fit_table
 
@@ -261,7 +261,7 @@ def test_no_row_comes_to_the_driver(
                 todo += item.values()
         return found
 
-    monkeypatch.setattr(of_workers, "_get", looking)
+    monkeypatch.setattr(worker_pool, "_get", looking)
     fitted = fit_on(nodes, *table, limits=LARGE)
     width = len(fitted.columns.encoded_names)
     assert (width + 1, 2) in shapes  # gradients
