@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -59,11 +58,7 @@ class Store:
 
     @classmethod
     def beside(cls, out: Path | None, given: Path | None) -> Store:
-        """The store at a given place, which is kept; or a hidden one beside a model's folder; or,
-        without that, in the system's folder for temporary files.
-        """
-        if out is None and given is None:
-            return cls(Path(tempfile.mkdtemp(prefix="bagwise-")))
+        """The store at a given place, which is kept; or a hidden one beside a model's folder."""
         place = place_of(out, given)
         if out is not None and Path(os.path.realpath(out)) in (place, *place.parents):
             raise InputError(
