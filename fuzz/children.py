@@ -30,8 +30,7 @@ import bagwise.paper.ray_backend
 import bagwise.paper.sweep_page
 import bagwise.reports.model_page
 import bagwise.tables.use.estimate
-import bagwise.tables.use.importance
-import bagwise.tables.use.predict_on_ray
+import bagwise.tables.use.importance  # noqa: F401
 from bagwise import Bags, cc_loss
 from bagwise.cli import app
 
@@ -103,6 +102,11 @@ class Sandbox:
         shutil.rmtree(self._made)
         shutil.copytree(self.place, self._made)
 
+    def move(self, home: Path) -> None:
+        """Go to another folder."""
+        shutil.copytree(self._made, home / "made")
+        self.home, self.place, self._made = home, home / "place", home / "made"
+
     def warm(self, command: Command) -> None:
         """Run a command in this process, so that children find loaded what it needs."""
         self.reset()
@@ -153,7 +157,7 @@ class Sandbox:
     def _run(self, command: Command, shim: Shim, name: str) -> None:
         os.setsid()
         os.chdir(self.place / "work")
-        tempfile.tempdir = None  # what this process has found out
+        tempfile.tempdir = str(self.place / "tmp")
         os.environ["TMPDIR"] = str(self.place / "tmp")
         os.environ["XDG_CACHE_HOME"] = str(self.place / "cache")
         stdin = os.open(command.stdin or os.devnull, os.O_RDONLY)
@@ -161,8 +165,8 @@ class Sandbox:
         for number, kind in ((1, "out"), (2, "err")):
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             os.dup2(os.open(self.home / f"{name}.{kind}", flags, 0o666), number)
-        sys.stdin = open(0)
-        sys.stdout, sys.stderr = open(1, "w"), open(2, "w")
+        sys.stdin = open(0)  # noqa: SIM115
+        sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115
         # Recorded times would differ; the processes of a sweep would not have this one's shim.
         time.perf_counter = lambda: 0.0
         own = multiprocessing.get_context("fork")

@@ -9,7 +9,9 @@ Linux only. Anything that is not as it should be is printed, and the exit code i
 from __future__ import annotations
 
 import argparse
+import gc
 import os
+import pickle
 import resource
 import shutil
 import sys
@@ -22,14 +24,24 @@ from pathlib import Path
 
 from children import Child, Outcome, Sandbox, Tree
 from crash_commands import Command, commands
+from crash_texts import FOUND, LOGS
 from file_shim import FAULTS, Act, Operation, failing, killing
 from small_download import serve
+
+from bagwise.methods import METHODS
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 from reliability_log import write_log
 
 _WARM = ("linear", "perceptron", "--memory", "estimate", "explain", "report", "figures", "label")
+_NOTES = ("Note: ", "Rows are ")  # lines of commands that go well, too
 _HIDDEN = ".unfinished"
+SAME = {
+    *(f"train, {method}" for method in METHODS if method not in ("cc", "llpfc")),
+    *("fit --memory, with a perceptron, over a model", "fit --memory --store"),
+    "fit, of standard input",
+}
+"""Commands that write as others do: how they fail is the same, too."""
 
 
 @dataclass
@@ -39,6 +51,10 @@ class Tally:
     tried: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
     seconds: float = 0.0
+
+
+Found = tuple[str, str, Tally]
+"""A part, a command, and what was tried."""
 
 
 class Trials:
@@ -155,7 +171,7 @@ def unclear(trials: Trials, done: Outcome) -> str:
     """What is wrong with how a disturbed command ended; empty if nothing is."""
     if done.code == 0:
         return ""
-    lines = [line for line in done.errors.splitlines() if not line.startswith("Note: ")]
+    lines = [line for line in done.errors.splitlines() if not line.startswith(_NOTES)]
     if trials.command.arguments[0] == "sweep" and done.code == 1:  # some runs failed
         return "" if str(trials.box.place) in done.output or " w" in done.output else "no path"
     if done.code != 3:
@@ -187,7 +203,7 @@ def damage(trials: Trials, after: Tree, is_done: bool) -> str:
 
 def pairs(trials: Trials, step: int = 1) -> None:
     """A second process, while a first one waits before an operation."""
-    for operation in list(trials)[::step]:
+    for operation in list(trials)[:: step * (1 if len(trials.operations) < 20 else 3)]:
         what = f"a second process during {shown(operation)}"
         trials.restore()
         ready, go = os.pipe(), os.pipe()
@@ -227,7 +243,7 @@ def memory(trials: Trials, step: int = 1) -> None:
             before=lambda limit=limit: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         )
         trials.tally.tried["little memory" if done.code else "enough memory"] += 1
-        lines = [line for line in done.errors.splitlines() if not line.startswith("Note: ")]
+        lines = [line for line in done.errors.splitlines() if not line.startswith(_NOTES)]
         if done.code and not (
             done.code == 3 and len(lines) == 1 and lines[0].startswith("Error: there is not enough")
         ):
@@ -249,7 +265,41 @@ def sandbox(home: Path) -> Sandbox:
     for command in commands():
         if any(word in command.name for word in _WARM):
             box.warm(command)
+    gc.collect()
+    gc.freeze()  # children need not look through all of it
     return box
+
+
+def tried(box: Sandbox, chosen: list[Command], parts: list[str], step: int) -> Iterator[Found]:
+    """Try commands one after the other."""
+    for command in chosen:
+        trials = Trials(box, command)
+        for part in parts:
+            if part != "kills" and command.name in SAME:
+                continue
+            started, trials.tally = time.monotonic(), Tally()
+            PARTS[part](trials, step)
+            trials.tally.seconds = time.monotonic() - started
+            print(f"{command.name}, {part}: {dict(trials.tally.tried)}", flush=True)
+            yield part, command.name, trials.tally
+
+
+def shared_out(
+    box: Sandbox, chosen: list[Command], parts: list[str], step: int, processes: int
+) -> list[Found]:
+    """The same by several processes, each with a sandbox of its own."""
+    children = []
+    for number in range(processes):
+        home = box.home.with_name(f"box-{number}")
+        if not (pid := os.fork()):
+            box.move(home)
+            found = list(tried(box, chosen[number::processes], parts, step))
+            (home / "found").write_bytes(pickle.dumps(found))
+            os._exit(0)
+        children.append((pid, home / "found"))
+    for pid, _ in children:
+        os.waitpid(pid, 0)
+    return [found for _, path in children for found in pickle.loads(path.read_bytes())]
 
 
 def main() -> None:
@@ -258,24 +308,43 @@ def main() -> None:
     parser.add_argument("--only", default="", help="commands whose names begin so")
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--step", type=int, default=1, help="each so many-th point")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
     given = parser.parse_args()
     fast = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    failed = 0
+    parts = given.part or [*PARTS]
+    chosen = [command for command in commands() if command.name.startswith(given.only)]
     with tempfile.TemporaryDirectory(dir=fast) as folder:
         box = sandbox(Path(folder) / "box")
-        tallies: dict[str, dict[str, Tally]] = {part: {} for part in given.part or PARTS}
-        for command in commands():
-            if not command.name.startswith(given.only):
-                continue
-            trials = Trials(box, command)
-            for part, found in tallies.items():
-                started, trials.tally = time.monotonic(), Tally()
-                PARTS[part](trials, given.step)
-                trials.tally.seconds = time.monotonic() - started
-                found[command.name] = trials.tally
-                failed += len(trials.tally.failed)
-                print(f"{command.name}, {part}: {dict(trials.tally.tried)}", flush=True)
-    sys.exit(failed > 0)
+        found = shared_out(box, chosen, parts, given.step, given.processes)
+    for part in parts if not given.only and given.step == 1 else ():
+        write(part, {name: tally for of, name, tally in found if of == part})
+    sys.exit(any(tally.failed for *_, tally in found))
+
+
+def write(part: str, tallies: dict[str, Tally]) -> None:
+    """The log of a part."""
+    title, columns, text = LOGS[part]
+    rows = []
+    for command in commands():
+        if (tally := tallies.get(command.name)) is not None:
+            counts = [tally.tried[column] for column in columns]
+            rows.append([command.name, *counts, tally.tried.total() - len(tally.failed)])
+    sums = [sum(row[i] for row in rows) for i in range(1, len(columns) + 2)]
+    total = sum(tally.tried.total() for tally in tallies.values())
+    seconds = sum(tally.seconds for tally in tallies.values())
+    counted = (
+        f"{total:,} points, of which {sums[-1]:,} passed, in {seconds:,.0f} seconds of processes."
+    )
+    write_log(
+        f"crash-{part}",
+        title,
+        f"python fuzz/crash.py --part {part}    # all parts: make crash",
+        [*text, counted],
+        ["command", *columns, "passed"],
+        [*rows, ["all", *sums]],
+        FOUND[part],
+        packages=("bagwise", "numpy", "torch", "pyarrow"),
+    )
 
 
 if __name__ == "__main__":

@@ -147,7 +147,8 @@ class Shim:
         def opening(writer: Any) -> Any:
             class Writer(writer):  # type: ignore[misc]
                 def __init__(self, where: Any, *given: Any, **named: Any) -> None:
-                    self.opened = open(where, "wb") if isinstance(where, str | Path) else None
+                    own = isinstance(where, str | Path)
+                    self.opened = open(where, "wb") if own else None  # noqa: SIM115
                     super().__init__(self.opened or where, *given, **named)
 
                 def close(self) -> None:

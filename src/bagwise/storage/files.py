@@ -33,7 +33,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
 
 def fill(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     """Write content to a file, and wait until it is on the disk."""
-    with path.open("wb") as file:
+    with path.open("wb", buffering=0) as file:
         for piece in pieces:
             write_to(file, piece)
         with naming(path):
@@ -41,10 +41,12 @@ def fill(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
 
 
 def write_to(file: IO[bytes], content: bytes | memoryview) -> None:
-    """Write to an open file at once; what fails is an error that names it."""
+    """Write all of it to a file without a buffer; what fails is an error that names the file."""
+    view = memoryview(content)
+    left = view.cast("B") if view.nbytes else b""
     with naming(Path(file.name)):
-        file.write(content)
-        file.flush()
+        while left:
+            left = left[file.write(left) :]
 
 
 @contextmanager

@@ -111,7 +111,10 @@ def counted_store(
         store = Store(folder)
         numbers: dict[str, int] = {}
         n, path = 0, store.folder / CODES
-        with RowProgress("reading", source.rows, progress) as bar, path.open("wb") as file:
+        with (
+            RowProgress("reading", source.rows, progress) as bar,
+            path.open("wb", buffering=0) as file,
+        ):
             for (codes,) in bag_codes(source, [list(labels.key)], None, bar, [numbers]):
                 write_to(file, codes.data)
                 n += len(codes)

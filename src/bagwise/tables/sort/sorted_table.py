@@ -171,7 +171,7 @@ def _read(source: RowSource, asked: Asked, store: Store, progress: bool) -> Read
         with (
             warnings.catch_warnings(record=True) as noted,
             RowProgress("reading", source.rows, progress) as bar,
-            path.open("wb") as file,
+            path.open("wb", buffering=0) as file,
         ):
             warnings.simplefilter("always", UserWarning)
             rows = 0

@@ -156,7 +156,7 @@ class _Sorting:
         own[:, 1:] = rows[there[order]]
         found, begins = np.unique(part[order], return_index=True)
         for number, some in zip(found.tolist(), np.split(own, begins[1:]), strict=True):
-            with self._file(number).open("ab") as file:
+            with self._file(number).open("ab", buffering=0) as file:
                 write_to(file, some.data)
             records[number] += len(some)
         return set(found.tolist())
@@ -164,7 +164,7 @@ class _Sorting:
     def place(self, path: Path, total: int, progress: bool) -> None:
         """Put the rows of each part into order, and write them to their place."""
         if _size(path) != total:
-            with path.open("ab") as file:
+            with naming(path), path.open("ab") as file:
                 file.truncate(total)
         begins = np.concatenate([[0], np.cumsum(self.lengths)])
         with RowProgress("sorting parts", int(begins[-1]), progress) as bar:
@@ -182,7 +182,7 @@ class _Sorting:
             order = np.argsort(_bags_of(records), kind="stable")
         step = max(self.limits.moved_bytes // (self.width * 4), 1)
         # Written, not mapped: a full disk is an error then, and no end of the process by SIGBUS.
-        with path.open("r+b") as file:
+        with path.open("r+b", buffering=0) as file:
             file.seek(begin * self.width * 4)
             for start in range(0, n, step):
                 some = slice(start, start + step)
@@ -194,7 +194,7 @@ class _Sorting:
     def _cut(self, part: int, records: int) -> None:
         """Leave so many records of a part's file."""
         if (size := records * (self.width + 1) * 4) or self._file(part).exists():
-            with self._file(part).open("r+b") as file:
+            with naming(self._file(part)), self._file(part).open("r+b") as file:
                 file.truncate(size)
 
     def _note(self, **changed: Any) -> None:
