@@ -5,7 +5,7 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/ready-dev
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow test-all test-lowest fuzz lint types docs bench dist clean
+.PHONY: help demo test test-slow test-all test-lowest fuzz crash lint types docs bench dist clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -29,6 +29,10 @@ fuzz: $(READY) ## search at random for what breaks: properties, engines, damaged
 	BAGWISE_PROFILE=fuzz $(BIN)/python -m pytest tests/test_properties.py tests/test_bags.py tests/test_auto.py
 	$(BIN)/python fuzz/engines.py
 	$(BIN)/python fuzz/files.py
+
+crash: $(READY) ## kill, disturb and crowd commands at every operation on files (half an hour; Linux)
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python fuzz/crash.py
+	$(BIN)/python benchmarks/reliability_page.py
 
 lint: $(READY) ## check style and formatting
 	$(BIN)/ruff check .
