@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import os
-import pickle
 import resource
 import shutil
 import sys
@@ -26,11 +26,13 @@ from children import Child, Outcome, Sandbox, Tree
 from crash_commands import Command, commands
 from crash_texts import FOUND, LOGS
 from file_shim import FAULTS, Act, Operation, failing, killing
+from filelock import FileLock
 from small_download import serve
 
 from bagwise.methods import METHODS
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+from reliability_log import LOGS as LOG_FOLDER
 from reliability_log import write_log
 
 _WARM = ("linear", "perceptron", "--memory", "estimate", "explain", "report", "figures", "label")
@@ -50,11 +52,10 @@ class Tally:
 
     tried: Counter[str] = field(default_factory=Counter)
     failed: list[str] = field(default_factory=list)
-    seconds: float = 0.0
 
 
-Found = tuple[str, str, Tally]
-"""A part, a command, and what was tried."""
+Task = tuple[str, Command]
+"""A part, and a command."""
 
 
 class Trials:
@@ -270,36 +271,32 @@ def sandbox(home: Path) -> Sandbox:
     return box
 
 
-def tried(box: Sandbox, chosen: list[Command], parts: list[str], step: int) -> Iterator[Found]:
-    """Try commands one after the other."""
-    for command in chosen:
-        trials = Trials(box, command)
-        for part in parts:
-            if part != "kills" and command.name in SAME:
-                continue
-            started, trials.tally = time.monotonic(), Tally()
-            PARTS[part](trials, step)
-            trials.tally.seconds = time.monotonic() - started
-            print(f"{command.name}, {part}: {dict(trials.tally.tried)}", flush=True)
-            yield part, command.name, trials.tally
-
-
-def shared_out(
-    box: Sandbox, chosen: list[Command], parts: list[str], step: int, processes: int
-) -> list[Found]:
-    """The same by several processes, each with a sandbox of its own."""
+def shared_out(box: Sandbox, tasks: list[Task], step: int, processes: int, is_logged: bool) -> bool:
+    """Try tasks by several processes, each with a sandbox of its own; whether all passed."""
     children = []
     for number in range(processes):
-        home = box.home.with_name(f"box-{number}")
         if not (pid := os.fork()):
-            box.move(home)
-            found = list(tried(box, chosen[number::processes], parts, step))
-            (home / "found").write_bytes(pickle.dumps(found))
-            os._exit(0)
-        children.append((pid, home / "found"))
-    for pid, _ in children:
-        os.waitpid(pid, 0)
-    return [found for _, path in children for found in pickle.loads(path.read_bytes())]
+            box.move(box.home.with_name(f"box-{number}"))
+            passed = [attempt(box, *task, step, is_logged) for task in tasks]
+            os._exit(not all(passed))
+        children.append(pid)
+    return not any(os.waitpid(pid, 0)[1] for pid in children)
+
+
+def attempt(box: Sandbox, part: str, command: Command, step: int, is_logged: bool) -> bool:
+    """Try a task that no other process has taken, and log it; whether all passed."""
+    try:
+        (box.home.parent / f"{part}, {command.name}.taken").mkdir()
+    except FileExistsError:
+        return True
+    trials, started = Trials(box, command), time.monotonic()
+    PARTS[part](trials, step)
+    tally, seconds = trials.tally, time.monotonic() - started
+    print(f"{command.name}, {part}: {dict(tally.tried)} in {seconds:.0f} s", flush=True)
+    if is_logged:
+        with FileLock(box.home.parent / "lock"):
+            write(part, command.name, tally, seconds)
+    return not tally.failed
 
 
 def main() -> None:
@@ -307,41 +304,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="commands whose names begin so")
     parser.add_argument("--part", choices=PARTS, action="append")
-    parser.add_argument("--step", type=int, default=1, help="each so many-th point")
+    parser.add_argument("--step", type=int, default=1, help="each so many-th point; no logs then")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     given = parser.parse_args()
     fast = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    parts = given.part or [*PARTS]
     chosen = [command for command in commands() if command.name.startswith(given.only)]
+    tasks = [
+        (part, command)
+        for part in given.part or PARTS
+        for command in chosen
+        if part == "kills" or command.name not in SAME
+    ]
     with tempfile.TemporaryDirectory(dir=fast) as folder:
         box = sandbox(Path(folder) / "box")
-        found = shared_out(box, chosen, parts, given.step, given.processes)
-    for part in parts if not given.only and given.step == 1 else ():
-        write(part, {name: tally for of, name, tally in found if of == part})
-    sys.exit(any(tally.failed for *_, tally in found))
+        sys.exit(not shared_out(box, tasks, given.step, given.processes, given.step == 1))
 
 
-def write(part: str, tallies: dict[str, Tally]) -> None:
-    """The log of a part."""
-    title, columns, text = LOGS[part]
-    rows = []
-    for command in commands():
-        if (tally := tallies.get(command.name)) is not None:
-            counts = [tally.tried[column] for column in columns]
-            rows.append([command.name, *counts, tally.tried.total() - len(tally.failed)])
-    sums = [sum(row[i] for row in rows) for i in range(1, len(columns) + 2)]
-    total = sum(tally.tried.total() for tally in tallies.values())
-    seconds = sum(tally.seconds for tally in tallies.values())
-    counted = (
-        f"{total:,} points, of which {sums[-1]:,} passed, in {seconds:,.0f} seconds of processes."
-    )
+def write(part: str, name: str, tally: Tally, seconds: float) -> None:
+    """Put a row into the log of a part, and sum up."""
+    title, counted, text = LOGS[part]
+    path = LOG_FOLDER / f"crash-{part}.json"
+    known = json.loads(path.read_text())["rows"] if path.exists() else []
+    rows = {row[0]: row for row in known}
+    passed = tally.tried.total() - len(tally.failed)
+    rows[name] = [name, *(tally.tried[column] for column in counted), passed, round(seconds)]
+    own = [rows[command.name] for command in commands() if command.name in rows]
+    *tried, passed, seconds = (sum(row[i] for row in own) for i in range(1, len(counted) + 3))
     write_log(
-        f"crash-{part}",
+        path.stem,
         title,
         f"python fuzz/crash.py --part {part}    # all parts: make crash",
-        [*text, counted],
-        ["command", *columns, "passed"],
-        [*rows, ["all", *sums]],
+        [*text, f"{sum(tried):,} points, {passed:,} passed, in {seconds:,} seconds of processes."],
+        ["command", *counted, "passed", "seconds"],
+        [*own, ["all", *tried, passed, seconds]],
         FOUND[part],
         packages=("bagwise", "numpy", "torch", "pyarrow"),
     )
