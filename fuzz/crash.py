@@ -20,12 +20,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from children import Child, Outcome, Sandbox, Tree
-from crash_commands import Command, commands
+from crash_commands import CLUSTER, Command, commands
 from crash_texts import FOUND, LOGS
-from file_shim import FAULTS, Act, Operation, failing, killing
+from file_shim import FAULTS, Act, Operation, failing, killing, killing_worker
 from filelock import FileLock
 from small_download import serve
 
@@ -41,7 +42,7 @@ _HIDDEN = ".unfinished"
 SAME = {
     *(f"train, {method}" for method in METHODS if method not in ("cc", "llpfc")),
     *("fit --memory, with a perceptron, over a model", "fit --memory --store"),
-    "fit, of standard input",
+    *("fit, of standard input", "fit --ray, linear"),
 }
 """Commands that write as others do: how they fail is the same, too."""
 
@@ -142,6 +143,20 @@ def kills(trials: Trials, step: int = 1) -> None:
                 trials.fail(f"{what}, but it was not", done)
             else:
                 trials.must_end_the_same(what)
+        if trials.command.arguments[0] == "sweep":
+            lose_worker(trials, operation)
+
+
+def lose_worker(trials: Trials, operation: Operation) -> None:
+    """The worker that does an operation is killed alone: the command replaces it."""
+    what = f"worker killed at {shown(operation)}"
+    trials.restore()
+    done = trials.run(killing_worker(operation.number))
+    trials.tally.tried["killed"] += 1
+    if done.code != 0 or different(trials.reference, trials.box.tree()):
+        trials.fail(f"{what}: {different(trials.reference, trials.box.tree())}", done)
+    else:
+        trials.must_end_the_same(what)
 
 
 def shown(operation: Operation) -> str:
@@ -179,8 +194,9 @@ def unclear(trials: Trials, done: Outcome) -> str:
         return f"exit code {done.code}"
     if len(lines) != 1 or not lines[0].startswith("Error: "):
         return f"{len(lines)} lines"
-    out = trials.command.arguments[trials.command.arguments.index("--out") + 1]
-    if str(trials.box.place) not in lines[0] and out.split("/")[0] not in lines[0]:
+    given = trials.command.arguments
+    outs = [after for option, after in pairwise(given) if option in ("--out", "--figure")]
+    if not any(path in lines[0] for path in (str(trials.box.place), *outs)):
         return "no path is named"
     if _HIDDEN in lines[0]:
         return "a hidden file is named"
@@ -221,7 +237,9 @@ def pairs(trials: Trials, step: int = 1) -> None:
         ended = first.wait()
         for handle in (*ready, *go):
             os.close(handle)
-        refused = second.code == 3 and "another" in second.errors
+        is_sweep = trials.command.arguments[0] == "sweep"  # which tells it of each run
+        said = second.output if is_sweep else second.errors
+        refused = second.code == (1 if is_sweep else 3) and "another" in said
         trials.tally.tried["refused" if refused else "both ended"] += 1
         problem = unclear(trials, second) or unclear(trials, ended)
         if problem or (second.code != 0 and not refused):
@@ -317,6 +335,8 @@ def main() -> None:
     ]
     with tempfile.TemporaryDirectory(dir=fast) as folder:
         box = sandbox(Path(folder) / "box")
+        if any(CLUSTER in command.arguments for command in chosen):
+            box.start_cluster()
         sys.exit(not shared_out(box, tasks, given.step, given.processes, given.step == 1))
 
 

@@ -220,6 +220,17 @@ def killing(number: int, torn: bool = False) -> Act:
     return act
 
 
+def killing_worker(number: int) -> Act:
+    """An act that ends the process which comes to an operation, unless it is the command's own."""
+
+    def act(operation: Operation) -> int | None:
+        if operation.number == number and os.getpid() != os.getpgrp():
+            os.kill(os.getpid(), signal.SIGKILL)
+        return None
+
+    return act
+
+
 def failing(number: int, fault: str) -> Act:
     """An act that fails at an operation.
 

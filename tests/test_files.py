@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from bagwise import InputError
 from bagwise.cli.messages import worded
+from bagwise.errors import is_lack_of_memory
 from bagwise.storage import files
 from bagwise.storage.array_files import load_arrays, save_arrays
 from bagwise.storage.files import temporary_folder, unfinished, write_atomically
@@ -75,3 +77,13 @@ def test_the_order_in_which_arrays_are_given_changes_no_byte(tmp_path: Path) -> 
     assert list(again) != list(arrays)
     save_arrays(tmp_path / "two", again, {"format": 1})
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_lack_of_memory_is_recognized_in_the_words_of_libraries_and_behind_other_errors() -> None:
+    behind = InputError("rows.csv cannot be read")
+    behind.__cause__ = pa.ArrowException("Failed to launch worker thread: Resource temporarily ...")
+    of_library = ImportError("lib.so: failed to map segment from shared object")
+    for error in (behind, of_library, MemoryError(), OSError(errno.ENOMEM, "x")):
+        assert is_lack_of_memory(error)
+    for other in (InputError("out of memory"), ImportError("no such file"), OSError(28, "x")):
+        assert not is_lack_of_memory(other)

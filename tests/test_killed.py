@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from bagwise.cli import app
 from bagwise.paper import export, sweep
 from bagwise.paper.run import RESULT, execute
 from bagwise.paper.settings import RunSettings
+from bagwise.paper.sweep_file import read_sweep
 from bagwise.storage.locks import TakenError, hold, only_one
 from bagwise.tables import rows_to_fit
 from bagwise.tables.model.fitted_table import FittedTable
@@ -127,6 +129,22 @@ def test_a_checkpoint_beside_the_result_of_another_run_is_left_alone(here: Path)
     (here / "run" / CHECKPOINT).write_bytes(b"of another run")
     assert run("train", "--dataset", "digits", "--epochs", 1, "--out", "run")[0] in (2, 3)
     assert (here / "run" / CHECKPOINT).exists()
+
+
+def test_what_a_killed_or_a_refused_sweep_left_beside_a_result_is_removed_by_the_next(
+    here: Path,
+) -> None:
+    lists = {"datasets": ["digits"], "models": ["linear"], "methods": ["cc"], "bag_sizes": [8]}
+    lines = [f"{name} = {json.dumps(values)}" for name, values in lists.items()]
+    (here / "sweep.toml").write_text(
+        "\n".join([*lines, "seeds = [0]", "lrs = [1e-2]", "epochs = 1"])
+    )
+    folder = Path(shutil.copytree(here / "run", here / "runs" / RUN.name))
+    for left in (CHECKPOINT, sweep.ERROR):
+        (folder / left).touch()
+    report = sweep.run_sweep(read_sweep(here / "sweep.toml"), here / "runs", progress=False)
+    assert report.done == [RUN]
+    assert names(folder) == [RESULT]
 
 
 def test_an_export_that_fails_leaves_the_former_one_whole(

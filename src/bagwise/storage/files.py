@@ -125,7 +125,8 @@ def unfinished(path: Path, folder: bool = False, shared: bool = False) -> Iterat
             remove(temporary)
     except OSError as error:
         if _UNFINISHED in str(error.filename):  # which means nothing to a user
-            error.filename, error.filename2 = str(path), None
+            error.filename = str(path)
+            del error.filename2  # with None, a message would end in "-> None"
         raise
     finally:
         if handle is not None:

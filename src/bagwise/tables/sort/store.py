@@ -50,6 +50,8 @@ class Store:
                 folder.mkdir(parents=True, exist_ok=True)
                 write_atomically(mark, json.dumps({"format": FORMAT}).encode())
             except OSError as error:
+                if not self._keep:  # nobody has named it
+                    raise
                 raise InputError(
                     f"{folder} cannot be written: {error.strerror}; give another folder with ",
                     Option("store"),
