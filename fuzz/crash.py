@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from children import Child, Outcome, Sandbox, Tree
 from crash_commands import CLUSTER, Command, commands
@@ -192,13 +193,15 @@ def unclear(trials: Trials, done: Outcome) -> str:
         return "" if str(trials.box.place) in done.output or " w" in done.output else "no path"
     if done.code != 3:
         return f"exit code {done.code}"
+    if "could not be downloaded" in done.errors:  # beside the bars of the download
+        lines = [line for line in lines if line.startswith("Error: ")]
     if len(lines) != 1 or not lines[0].startswith("Error: "):
         return f"{len(lines)} lines"
     given = trials.command.arguments
     outs = [after for option, after in pairwise(given) if option in ("--out", "--figure")]
     if not any(path in lines[0] for path in (str(trials.box.place), *outs)):
         return "no path is named"
-    if _HIDDEN in lines[0]:
+    if _HIDDEN in lines[0] and "could not be downloaded" not in lines[0]:
         return "a hidden file is named"
     if not any(word in lines[0] for word in ("rerun", "choose", "give", "wait", "Put ")):
         return "it does not say what to do"
@@ -295,13 +298,13 @@ def shared_out(box: Sandbox, tasks: list[Task], step: int, processes: int, is_lo
     for number in range(processes):
         if not (pid := os.fork()):
             box.move(box.home.with_name(f"box-{number}"))
-            passed = [attempt(box, *task, step, is_logged) for task in tasks]
+            passed = [attempt(box, *task, step, with_log) for task in tasks]
             os._exit(not all(passed))
         children.append(pid)
     return not any(os.waitpid(pid, 0)[1] for pid in children)
 
 
-def attempt(box: Sandbox, part: str, command: Command, step: int, is_logged: bool) -> bool:
+def attempt(box: Sandbox, part: str, command: Command, step: int, with_log: bool) -> bool:
     """Try a task that no other process has taken, and log it; whether all passed."""
     try:
         (box.home.parent / f"{part}, {command.name}.taken").mkdir()
@@ -311,7 +314,7 @@ def attempt(box: Sandbox, part: str, command: Command, step: int, is_logged: boo
     PARTS[part](trials, step)
     tally, seconds = trials.tally, time.monotonic() - started
     print(f"{command.name}, {part}: {dict(tally.tried)} in {seconds:.0f} s", flush=True)
-    if is_logged:
+    if with_log:
         with FileLock(box.home.parent / "lock"):
             write(part, command.name, tally, seconds)
     return not tally.failed
@@ -323,6 +326,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="commands whose names begin so")
     parser.add_argument("--part", choices=PARTS, action="append")
     parser.add_argument("--step", type=int, default=1, help="each so many-th point; no logs then")
+    parser.add_argument("--missing", action="store_true", help="only what no log has as passed")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     given = parser.parse_args()
     fast = "/dev/shm" if os.path.isdir("/dev/shm") else None
@@ -333,6 +337,8 @@ def main() -> None:
         for command in chosen
         if part == "kills" or command.name not in SAME
     ]
+    if given.missing:
+        tasks = [(part, command) for part, command in tasks if not is_logged(part, command.name)]
     with tempfile.TemporaryDirectory(dir=fast) as folder:
         box = sandbox(Path(folder) / "box")
         if any(CLUSTER in command.arguments for command in chosen):
@@ -340,18 +346,29 @@ def main() -> None:
         sys.exit(not shared_out(box, tasks, given.step, given.processes, given.step == 1))
 
 
+def logged(part: str) -> dict[str, list[Any]]:
+    """The rows of a log, by command."""
+    path = LOG_FOLDER / f"crash-{part}.json"
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
+    return {row[0]: row for row in rows}
+
+
+def is_logged(part: str, name: str) -> bool:
+    """Whether a command has passed all that was tried."""
+    _, *tried, passed, _ = logged(part).get(name, ["", 1, 0, 0])
+    return bool(sum(tried) == passed)
+
+
 def write(part: str, name: str, tally: Tally, seconds: float) -> None:
     """Put a row into the log of a part, and sum up."""
     title, counted, text = LOGS[part]
-    path = LOG_FOLDER / f"crash-{part}.json"
-    known = json.loads(path.read_text())["rows"] if path.exists() else []
-    rows = {row[0]: row for row in known}
+    rows = logged(part)
     passed = tally.tried.total() - len(tally.failed)
     rows[name] = [name, *(tally.tried[column] for column in counted), passed, round(seconds)]
     own = [rows[command.name] for command in commands() if command.name in rows]
     *tried, passed, seconds = (sum(row[i] for row in own) for i in range(1, len(counted) + 3))
     write_log(
-        path.stem,
+        f"crash-{part}",
         title,
         f"python fuzz/crash.py --part {part}    # all parts: make crash",
         [*text, f"{sum(tried):,} points, {passed:,} passed, in {seconds:,} seconds of processes."],

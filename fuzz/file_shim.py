@@ -249,7 +249,8 @@ def failing(number: int, fault: str) -> Act:
             return max(operation.size // 2, 1) if first else None
         if fault == "ENOSPC" and first and operation.kind == "write" and operation.size > 1:
             return operation.size // 2
-        closed = os.path.dirname(begun[0].path) == os.path.dirname(operation.path)
+        # In another process than where it began, nothing is known of the folder.
+        closed = bool(begun) and os.path.dirname(begun[0].path) == os.path.dirname(operation.path)
         lasts = fault == "ENOSPC" or (fault == "EACCES" and closed)
         if first or (lasts and operation.kind in FAULTS[fault]):
             code = getattr(errno, fault)

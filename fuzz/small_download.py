@@ -30,7 +30,8 @@ def serve(folder: Path) -> None:
     hashes = {}
     for name, n in zip(SOURCES[NAME].hashes, (120, 120, 20, 20), strict=True):
         if "images" in name:
-            content = struct.pack(">4I", 0x0803, n, 28, 28) + draw.randbytes(n * 784)
+            content = struct.pack(">4I", 0x0803, n, 28, 28)
+            content += b"".join(bytes(780) + draw.randbytes(4) for _ in range(n))
         else:
             content = struct.pack(">2I", 0x0801, n) + bytes(i % 10 for i in range(n))
         packed = gzip.compress(content, mtime=0)

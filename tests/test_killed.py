@@ -136,9 +136,8 @@ def test_what_a_killed_or_a_refused_sweep_left_beside_a_result_is_removed_by_the
 ) -> None:
     lists = {"datasets": ["digits"], "models": ["linear"], "methods": ["cc"], "bag_sizes": [8]}
     lines = [f"{name} = {json.dumps(values)}" for name, values in lists.items()]
-    (here / "sweep.toml").write_text(
-        "\n".join([*lines, "seeds = [0]", "lrs = [1e-2]", "epochs = 1"])
-    )
+    lines += ["seeds = [0]", "lrs = [1e-2]", "epochs = 1"]
+    (here / "sweep.toml").write_text("\n".join(lines))
     folder = Path(shutil.copytree(here / "run", here / "runs" / RUN.name))
     for left in (CHECKPOINT, sweep.ERROR):
         (folder / left).touch()

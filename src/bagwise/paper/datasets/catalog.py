@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bagwise.extras import require
-from bagwise.storage.files import unfinished
+from bagwise.storage.files import remove_leftovers, unfinished
 
 _IDX_FILES = (
     "train-images-idx3-ubyte.gz",
@@ -118,6 +118,7 @@ def fetch(name: str, data_dir: Path | None = None, progress: bool = True) -> Pat
     """The folder of the data set's files, downloaded to the user's cache if they are nowhere."""
     found = find(name, data_dir)
     if found is not None:
+        remove_leftovers(found)  # of a download that was killed when all was there
         return found
     import pooch
 
