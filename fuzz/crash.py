@@ -292,7 +292,7 @@ def sandbox(home: Path) -> Sandbox:
     return box
 
 
-def shared_out(box: Sandbox, tasks: list[Task], step: int, processes: int, is_logged: bool) -> bool:
+def shared_out(box: Sandbox, tasks: list[Task], step: int, processes: int, with_log: bool) -> bool:
     """Try tasks by several processes, each with a sandbox of its own; whether all passed."""
     children = []
     for number in range(processes):
