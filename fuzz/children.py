@@ -17,10 +17,9 @@ from hashlib import blake2b
 from pathlib import Path
 
 import matplotlib.pyplot  # noqa: F401  # this and what follows once, for all children
-import ray
 import torch
 import torch._dynamo
-from crash_commands import CLUSTER, MODELS, RUNS, Command, write_inputs
+from crash_commands import MODELS, RUNS, Command, write_inputs
 from file_shim import Act, Shim
 
 import bagwise.cli.fit_command
@@ -91,7 +90,6 @@ class Sandbox:
 
     def __init__(self, home: Path) -> None:
         self.home, self.place, self._made = home, home / "place", home / "made"
-        self.cluster = ""
         torch.set_num_threads(1)
         cc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))  # loads its kernels
         for name in ("work", "tmp", "cache"):
@@ -172,12 +170,11 @@ class Sandbox:
         time.perf_counter = lambda: 0.0
         own = multiprocessing.get_context("fork")
         multiprocessing.get_context = lambda _=None: own  # type: ignore[assignment]
-        arguments = [self.cluster if x == CLUSTER else x for x in command.arguments]
-        sys.argv = ["bagwise", *arguments]
+        sys.argv = ["bagwise", *command.arguments]
         shim.install()
         code = 1
         try:
-            app(arguments)
+            app(list(command.arguments))
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(bool(end.code))
         except BaseException:
@@ -187,21 +184,6 @@ class Sandbox:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-    def start_cluster(self) -> None:
-        """Start Ray in a process of its own, which ends with this one."""
-        address, parent = self.home / "address", os.getpid()
-        if not os.fork():
-            ray.init(address="local", num_cpus=3, include_dashboard=False, logging_level="error")
-            address.with_suffix(".new").write_text(ray.get_runtime_context().gcs_address)
-            address.with_suffix(".new").replace(address)
-            while os.getppid() == parent:
-                time.sleep(1)
-            ray.shutdown()
-            os._exit(0)
-        while not address.exists():
-            time.sleep(1)
-        self.cluster = address.read_text()
 
     def tree(self) -> Tree:
         """What is there, in the folder of temporary files, too, hidden files included."""

@@ -17,6 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from children import Child, Outcome, Sandbox, Tree
-from crash_commands import CLUSTER, Command, commands
+from crash_commands import Command, commands
 from crash_texts import FOUND, LOGS
 from file_shim import FAULTS, Act, Operation, failing, killing, killing_worker
 from filelock import FileLock
@@ -43,7 +44,7 @@ _HIDDEN = ".unfinished"
 SAME = {
     *(f"train, {method}" for method in METHODS if method not in ("cc", "llpfc")),
     *("fit --memory, with a perceptron, over a model", "fit --memory --store"),
-    *("fit, of standard input", "fit --ray, linear"),
+    "fit, of standard input",
 }
 """Commands that write as others do: how they fail is the same, too."""
 
@@ -297,9 +298,14 @@ def shared_out(box: Sandbox, tasks: list[Task], step: int, processes: int, with_
     children = []
     for number in range(processes):
         if not (pid := os.fork()):
-            box.move(box.home.with_name(f"box-{number}"))
-            passed = [attempt(box, *task, step, with_log) for task in tasks]
-            os._exit(not all(passed))
+            passed = [False]
+            try:
+                box.move(box.home.with_name(f"box-{number}"))
+                passed = [attempt(box, *task, step, with_log) for task in tasks]
+            except Exception:
+                traceback.print_exc()
+            finally:
+                os._exit(not all(passed))
         children.append(pid)
     return not any(os.waitpid(pid, 0)[1] for pid in children)
 
@@ -341,8 +347,6 @@ def main() -> None:
         tasks = [(part, command) for part, command in tasks if not is_logged(part, command.name)]
     with tempfile.TemporaryDirectory(dir=fast) as folder:
         box = sandbox(Path(folder) / "box")
-        if any(CLUSTER in command.arguments for command in chosen):
-            box.start_cluster()
         sys.exit(not shared_out(box, tasks, given.step, given.processes, given.step == 1))
 
 

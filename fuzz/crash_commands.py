@@ -9,7 +9,6 @@ from pathlib import Path
 
 from bagwise.methods import METHODS
 
-CLUSTER = "HOST:PORT"  # of a cluster that is started when it is needed
 COUNTS = ("--bag", "bag", "--labels", "bags.csv")
 FIT = ("fit", "rows.csv", *COUNTS)
 TRAIN = ("train", "--dataset", "digits", "--model", "linear", "--bag-size", "8", "--lr", "0.01")
@@ -75,8 +74,6 @@ def commands() -> Iterator[Command]:
     yield Command(
         "fit, of standard input", ("fit", "-", *linear[2:], "--out", "m"), stdin="rows.csv"
     )
-    ray = ("--ray-address", CLUSTER, "--workers", "1", "--store", "s")
-    yield Command("fit --ray, linear", (*linear, *ray, "--out", "m"))
     for ending in ("csv", "parquet"):
         predict = ("predict", "model", "rows.csv", "--out", f"new/p.{ending}")
         yield Command(f"predict, {ending}", predict)
