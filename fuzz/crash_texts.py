@@ -30,7 +30,8 @@ LOGS = {
             "It passes if the command goes on where it can, or ends with exit code 3 (a sweep: 1) "
             "and one line that names the path and says what to do; if every file is the old or the "
             "new one; and if, the fault gone, the command leaves what an undisturbed run leaves.",
-            "Training writes the same files by all methods: two of them stand for all.",
+            "Training writes the same files by all methods: two of them stand for all. A hidden "
+            "folder of a download that cannot be removed stays until the data set is loaded again.",
         ),
     ),
     "pairs": (

@@ -36,7 +36,7 @@ def fill(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     with path.open("wb", buffering=0) as file:
         for piece in pieces:
             write_to(file, piece)
-        with naming(path):
+        with naming_path(path):
             os.fsync(file.fileno())
 
 
@@ -44,13 +44,13 @@ def write_to(file: IO[bytes], content: bytes | memoryview) -> None:
     """Write all of it to a file without a buffer; what fails is an error that names the file."""
     view = memoryview(content)
     left = view.cast("B") if view.nbytes else b""
-    with naming(Path(file.name)):
+    with naming_path(Path(file.name)):
         while left:
             left = left[file.write(left) :]
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def naming_path(path: Path) -> Iterator[None]:
     """Have errors of the system that arise here name a path: those of open files name none."""
     try:
         yield
@@ -67,7 +67,7 @@ def sync(path: Path) -> None:
     except PermissionError:  # a folder cannot be opened on Windows
         return
     try:
-        with naming(path):
+        with naming_path(path):
             os.fsync(handle)
     finally:
         os.close(handle)

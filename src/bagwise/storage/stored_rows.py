@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.limits import LIMITS, Limits
-from bagwise.storage.files import naming
+from bagwise.storage.files import naming_path
 
 STATE = "state-"  # names of files for what is kept of each row begin so
 _STEP = 2  # the part of the budget that a training step may take
@@ -136,7 +136,7 @@ class StoredRows:
         # On a disk that is full, a mapped file without its blocks ends the process by SIGBUS.
         allocate = getattr(os, "posix_fallocate", lambda file, _, size: os.ftruncate(file, size))
         try:
-            with naming(self._folder):
+            with naming_path(self._folder):
                 allocate(handle, 0, math.prod(shape) * kind.itemsize)
         finally:
             os.close(handle)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from bagwise.errors import InputError
-from bagwise.storage.files import naming, temporary_folder
+from bagwise.storage.files import naming_path, temporary_folder
 from bagwise.storage.uris import masked, scheme_of
 from bagwise.tables.read.object_stores import (
     is_pattern,
@@ -49,7 +49,7 @@ def spooled(paths: Iterable[str], stream: IO[bytes]) -> Iterator[list[str]]:
         kinds = {b"PAR1": ".parquet", b"\x1f\x8b": ".csv.gz", b"ARRO": ".arrow"}
         kind = next((kind for magic, kind in kinds.items() if first.startswith(magic)), ".csv")
         file = folder / f"{SPOOLED}{kind}"
-        with naming(file), file.open("wb") as copy:
+        with naming_path(file), file.open("wb") as copy:
             copy.write(first)
             shutil.copyfileobj(stream, copy)
         yield [str(file) if name == "-" else name for name in names]

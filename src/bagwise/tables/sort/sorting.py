@@ -20,7 +20,7 @@ from bagwise.bags import IntArray
 from bagwise.bags.batching import batches_of
 from bagwise.limits import LIMITS, Limits
 from bagwise.progress import RowProgress
-from bagwise.storage.files import naming, sync, write_to
+from bagwise.storage.files import naming_path, sync, write_to
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.sort.store import Store
 
@@ -164,7 +164,7 @@ class _Sorting:
     def place(self, path: Path, total: int, progress: bool) -> None:
         """Put the rows of each part into order, and write them to their place."""
         if _size(path) != total:
-            with naming(path), path.open("ab") as file:
+            with naming_path(path), path.open("ab") as file:
                 file.truncate(total)
         begins = np.concatenate([[0], np.cumsum(self.lengths)])
         with RowProgress("sorting parts", int(begins[-1]), progress) as bar:
@@ -188,13 +188,13 @@ class _Sorting:
                 some = slice(start, start + step)
                 rows = records[some if order is None else order[some], 1:]
                 write_to(file, np.ascontiguousarray(rows).data)
-            with naming(path):
+            with naming_path(path):
                 os.fsync(file.fileno())
 
     def _cut(self, part: int, records: int) -> None:
         """Leave so many records of a part's file."""
         if (size := records * (self.width + 1) * 4) or self._file(part).exists():
-            with naming(self._file(part)), self._file(part).open("r+b") as file:
+            with naming_path(self._file(part)), self._file(part).open("r+b") as file:
                 file.truncate(size)
 
     def _note(self, **changed: Any) -> None:

@@ -16,7 +16,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from bagwise.errors import InputError, Option
-from bagwise.storage.files import naming, refuse_foreign, unfinished
+from bagwise.storage.files import naming_path, refuse_foreign, unfinished
 from bagwise.storage.uris import refuse_uri
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.fitted_table import FittedTable
@@ -191,7 +191,7 @@ def writer_of(
 
         def write(*parts: Any) -> None:
             rows = batch_of(*parts)
-            with naming(out) if isinstance(out, Path) else nullcontext():
+            with naming_path(out) if isinstance(out, Path) else nullcontext():
                 writer.write_batch(rows)
 
         yield write
@@ -215,7 +215,7 @@ def _file_writer(out: Path | IO[bytes], schema: pa.Schema, kept: list[pa.Field])
             yield writer
         return
     with _unfinished(out) as temporary:
-        with naming(out):
+        with naming_path(out):
             if kind in (".parquet", ".pq"):
                 writer = pq.ParquetWriter(temporary, schema)
             else:
@@ -223,7 +223,7 @@ def _file_writer(out: Path | IO[bytes], schema: pa.Schema, kept: list[pa.Field])
         try:
             yield writer
         finally:
-            with naming(out):
+            with naming_path(out):
                 writer.close()
 
 
@@ -239,7 +239,7 @@ def _unfinished(out: Path) -> Iterator[Path]:
         out.parent.mkdir(parents=True, exist_ok=True)
         with unfinished(out) as temporary:
             yield temporary
-            with naming(out), temporary.open("rb+") as file:
+            with naming_path(out), temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(out)
     except BaseException:
