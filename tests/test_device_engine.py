@@ -341,6 +341,12 @@ def test_bags_are_sent_to_a_device_once() -> None:
     assert bags == batch(CPU)[1]
 
 
+@pytest.mark.parametrize("device", ["gpu", "xpu:9", 1.5])
+def test_a_device_that_there_is_not_is_named(device: Any) -> None:
+    with pytest.raises(InputError, match=f"device is {device!r}; the name of a device"):
+        batch(CPU)[1].to(device)
+
+
 def test_pinned_bags_are_sent_from_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     pinned: list[torch.Tensor] = []
 
