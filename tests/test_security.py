@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import csv
 import html.parser
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 import bagwise
 from bagwise.cli import app
 from bagwise.errors import InputError, harmless, warn_user
+from bagwise.paper.settings import RunSettings
 
 SOURCE = Path(bagwise.__file__).parent
 EVIL = '\x1b[2J\x07\x9b\u202e[red]:bomb:"><script>alert(1)</script><b onclick=x>&amp;$x_{'
@@ -162,6 +164,13 @@ def test_frames_and_parquet_files_have_names_as_they_are(formulas: Path) -> None
     rows = pd.read_csv(formulas / "rows.csv")
     model.predict(rows, out=formulas / "p.parquet", escape_formulas=True, force=True)
     assert f"{FORMULA} bag" in pd.read_parquet(formulas / "p.parquet")
+
+
+def test_names_do_not_become_paths() -> None:
+    settings = asdict(RunSettings("digits", "linear", "rc", 8, 1e-2, 2, 0))
+    for field in ("dataset", "model", "method"):
+        with pytest.raises(ValueError, match="evil"):
+            RunSettings.from_dict(settings | {field: "../evil"})
 
 
 def called(path: Path) -> set[str]:
