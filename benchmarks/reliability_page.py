@@ -16,17 +16,14 @@ from reliability_log import LOGS
 PAGE = LOGS.parent.parent / "docs" / "reliability.md"
 HEAD = """# Reliability
 
-What was tried to break Bagwise, how much of it, what failed on the way, and how to repeat it. The figures are those of committed logs
-([results/reliability](../results/reliability)), made by committed scripts. `python benchmarks/reliability_page.py` writes this page; do not edit it.
+What was tried to break Bagwise, how much of it, what failed on the way, and how to repeat it. The
+figures are those of committed logs ([results/reliability](../results/reliability)), made by
+committed scripts. `python benchmarks/reliability_page.py` writes this page; do not edit it.
 """
 
 
 def shown(cell: object) -> str:
-    """A cell of a table: numbers with commas, and no bar that would end the cell.
-
-    >>> shown(12345), shown(0.25), shown("a|b")
-    ('12,345', '0.25', 'a\\\\|b')
-    """
+    """A cell of a table: numbers with commas, and no bar that would end the cell."""
     return f"{cell:,}" if isinstance(cell, int) else str(cell).replace("|", "\\|")
 
 
