@@ -24,7 +24,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from bagwise import __version__
 from bagwise.cli.config_file import options_in
 from bagwise.cli.messages import worded
-from bagwise.errors import BagwiseError, UsageError, is_lack_of_memory
+from bagwise.errors import BagwiseError, UsageError, harmless, is_lack_of_memory
 from bagwise.extras import require
 from bagwise.registry import load_plugins
 from bagwise.storage.uris import masked
@@ -160,15 +160,6 @@ app = _App(
 )
 
 
-def harmless(text: str) -> str:
-    r"""Text with its control characters escaped: names from files must not steer the terminal.
-
-    >>> print(harmless("\x1b[31mred"))
-    \x1b[31mred
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 class Output:
     """What a command prints, as its options want it: for people, for programs, or nothing."""
 
@@ -261,8 +252,7 @@ class _Console(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Every text that is printed, also that of a cell, comes by here."""
-        lines = (harmless(line) for line in text.split("\n"))
-        return super().render_str("\n".join(lines), **options)
+        return super().render_str(harmless(text, line_breaks=True), **options)
 
 
 console = _Console()
@@ -307,6 +297,14 @@ Options = Annotated[
 
 Force = Annotated[
     bool, typer.Option("--force", help="Replace also a file that this command did not write.")
+]
+
+Formulas = Annotated[
+    bool,
+    typer.Option(
+        "--escape-formulas",
+        help="In CSV, put ' before text that a spreadsheet would take for a formula (=, +, -, @).",
+    ),
 ]
 
 Ray = Annotated[bool, typer.Option("--ray", help="Use Ray on this machine.")]

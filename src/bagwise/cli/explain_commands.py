@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from bagwise.cli.app import TABLES, Force, app, console, output, user_errors
+from bagwise.cli.app import TABLES, Force, Formulas, app, console, output, user_errors
 from bagwise.cli.fit_command import (
     Clipped,
     Files,
@@ -76,6 +76,7 @@ def explain(
     memory: Memory = None,
     out: Out = None,
     force: Force = False,
+    escape_formulas: Formulas = False,
 ) -> None:
     """Show what each column does, with its 95% interval.
 
@@ -104,14 +105,14 @@ def explain(
         if counts is None:
             found = effects(fitted)
             if out is not None:
-                _write(out, effect_columns(found), force)
+                _write(out, effect_columns(found), force, escape_formulas)
             output.result(records(effect_columns(found)))
             _show_effects(fitted, found)
         else:
             budget = None if memory is None else bytes_of(memory)
             falls = importances(fitted, files, counts, memory=budget, progress=output.for_people)
             if out is not None:
-                _write(out, importance_columns(falls), force)
+                _write(out, importance_columns(falls), force, escape_formulas)
             output.result(records(importance_columns(falls)))
             _show_importances(falls)
 
@@ -209,6 +210,7 @@ def estimate(
     figure: Annotated[Path | None, typer.Option(help="PNG file for a picture.")] = None,
     out: Out = None,
     force: Force = False,
+    escape_formulas: Formulas = False,
 ) -> None:
     """Estimate the share of each class in groups of rows, with 95% intervals.
 
@@ -252,7 +254,7 @@ def estimate(
             surprises=surprises,
         )
         if out is not None:
-            _write(out, share_columns(found, names), force)
+            _write(out, share_columns(found, names), force, escape_formulas)
         if figure is not None:
             from bagwise.reports.page import png
             from bagwise.reports.whiskers import shares_chart
@@ -338,15 +340,18 @@ def _say_bounds(is_relative: bool) -> None:
 _RANGES = {"95% interval": "interval", "bounds": "bounds"}
 
 
-def _write(out: Path, columns: Answer, force: bool) -> None:
+def _write(out: Path, columns: Answer, force: bool, escape_formulas: bool) -> None:
     from bagwise.storage.files import begins, refuse_foreign, write_atomically
+    from bagwise.tables.use.formulas import escaped
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    safe = escaped if escape_formulas else str
+    writer.writerow(map(safe, columns))
     first = text.getvalue().encode()
     for row in zip(*columns.values(), strict=True):
-        writer.writerow([f"{x:.8g}" if isinstance(x, float) else x for x in row])
+        cells = (safe(x) if isinstance(x, str) else x for x in row)
+        writer.writerow([f"{x:.8g}" if isinstance(x, float) else x for x in cells])
     place = output.place(out)
     if not isinstance(place, Path):
         place.write(text.getvalue().encode())

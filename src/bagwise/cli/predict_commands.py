@@ -11,6 +11,7 @@ import typer
 from bagwise.cli.app import (
     TABLES,
     Force,
+    Formulas,
     Ray,
     RayAddress,
     app,
@@ -74,6 +75,7 @@ def predict(
     skip_unmatched: Skip = False,
     keep: Keep = None,
     force: Force = False,
+    escape_formulas: Formulas = False,
     ray: Ray = False,
     ray_address: RayAddress = None,
     workers: Workers = None,
@@ -130,6 +132,7 @@ def predict(
                 out=output.place(out),
                 keep=keep,
                 force=force,
+                escape_formulas=escape_formulas,
                 progress=output.for_people,
             )
     output.result(written)
@@ -163,6 +166,7 @@ def label(
     ] = None,
     skip_unmatched: Skip = False,
     force: Force = False,
+    escape_formulas: Formulas = False,
 ) -> None:
     """Label the rows of bags whose counts are known, so that the labels have exactly these counts.
 
@@ -196,6 +200,7 @@ def label(
             out=output.place(out),
             keep=keep,
             force=force,
+            escape_formulas=escape_formulas,
             progress=output.for_people,
         )
     output.result(written)

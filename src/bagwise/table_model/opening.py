@@ -8,7 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bagwise.errors import InputTypeError
+from bagwise.errors import InputTypeError, harmless
 from bagwise.table_model.arguments import check_arguments
 from bagwise.table_model.model import TableModel
 from bagwise.table_model.pictures import Names
@@ -140,7 +140,7 @@ def fit(
     options_of_model = ModelOptions(model, bag_effects, joint, steps)
     fitted = fit_table(rows, counts, columns, options_of_model, work)
     for line in fit_words.left_out(fitted.facts, fitted.columns.left_out):
-        _log.info(line)
+        _log.info(harmless(line))
     return TableModel(fitted, FrameMaker(FrameMaker.like(rows).kind))
 
 
