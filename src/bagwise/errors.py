@@ -102,9 +102,9 @@ class _InParts:
 
 
 class BagwiseError(_InParts, Exception):
-    """Something a user can put right; the message says what is wrong and what to do.
+    """An error that a user can fix; the message says what is wrong and what to do.
 
-    The command line shows the message alone. Any other exception is a bug of Bagwise, or of a
+    The command line shows only the message. Any other exception is a bug of Bagwise, or of a
     function that was passed to it, and is shown with its traceback.
 
     >>> error = InputError("there are no bags; give ", Option("labels"), ".")
@@ -114,7 +114,7 @@ class BagwiseError(_InParts, Exception):
 
 
 class BagwiseWarning(_InParts, UserWarning):
-    """A doubt about what was given; the message may name options."""
+    """A warning about data or options; the message may name options."""
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def naming(
 
 
 class InputError(BagwiseError, ValueError):
-    """Something that was given cannot be used: a value, a file, a combination of options."""
+    """A value, a file or a combination of options cannot be used."""
 
 
 class UsageError(InputError):

@@ -106,9 +106,7 @@ class OneValue(TyperCommand):
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-_JSON = Annotated[
-    bool, typer.Option("--json", help="Print the result as JSON on standard output, for programs.")
-]
+_JSON = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
 
 class _App(typer.Typer):
@@ -292,11 +290,11 @@ def user_errors(stopped: str | Callable[[], str] = "Stopped.") -> Iterator[None]
 
 Options = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="An option of the method; may be repeated."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Option of the method. Can be repeated."),
 ]
 
 Force = Annotated[
-    bool, typer.Option("--force", help="Replace also a file that this command did not write.")
+    bool, typer.Option("--force", help="Also replace files that this command did not write.")
 ]
 
 Formulas = Annotated[
@@ -359,12 +357,12 @@ def main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error arose.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     plugin: Annotated[
         list[str] | None,
         typer.Option(
             metavar="MODULE",
-            help="A module with methods, networks, data sets, engines or augmentations; may be "
+            help="Module with methods, networks, data sets, engines or augmentations. Can be "
             "repeated.",
         ),
     ] = None,

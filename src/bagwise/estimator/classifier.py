@@ -60,7 +60,7 @@ _SAMPLE = 10_000  # instances that are looked at where not all are in memory
 
 
 class LLPClassifier(Predictions):
-    """A classifier of instances, learned from the label counts or proportions of bags.
+    """A classifier of instances, trained on the label counts or proportions of bags.
 
     A linear model with the method cc and the engine auto is fitted by maximum likelihood: the ridge
     is chosen on held-out bags, and there are no rate, no epochs and no chance.

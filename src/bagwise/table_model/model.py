@@ -29,7 +29,7 @@ Out = str | Path | IO[bytes]
 
 
 class TableModel(Pictures):
-    """A model fitted to a table; `bagwise.fit` makes one, `bagwise.load` reads one.
+    """A model fitted to a table, from `bagwise.fit` or `bagwise.load`.
 
     Rows may be data frames or paths, as for `bagwise.fit`. What comes back is of the kind that was
     given, with the index of a pandas frame; for paths it is pandas if that is installed, else
