@@ -79,10 +79,10 @@ def _begin(
 
 def balanced(log_w: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
     """Weights whose columns sum to the counts, nearly, and whose rows sum to 1."""
-    weights = log_w.softmax(-1)
+    weights, limits = log_w.softmax(-1), torch.finfo(log_w.dtype)
     for _ in range(_BALANCE_STEPS):
-        columns = (copies * weights).sum(1).clamp(min=torch.finfo(log_w.dtype).tiny)
-        weights = weights * (counts / columns)[:, None]
+        columns = (copies * weights).sum(1).clamp(min=limits.tiny)
+        weights = weights * (counts / columns).clamp(max=limits.max)[:, None]  # not 0 * infinity
         weights = weights / weights.sum(-1, keepdim=True)
     return weights
 
