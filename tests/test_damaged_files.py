@@ -93,7 +93,7 @@ def last(content: Any) -> dict[str, Any]:
         (lambda c: c["settings"].update(method={}), "method is {}"),
         (lambda c: c["settings"].update(dataset="a\nb"), "dataset is"),
         (lambda c: c["settings"].update(model="\ud800"), "model is"),
-        (lambda c: c["settings"].update(rate=1), "unknown setting rate"),
+        (lambda c: c["settings"].update(rate=1), "unknown setting 'rate'"),
     ],
 )
 def test_a_damaged_result_is_one_line_that_names_file_and_field(

@@ -42,18 +42,31 @@ class Place:
         return f"{self.kind} {self.index}"
 
 
+def _printable(text: str) -> str:
+    r"""Text of one line: what a file or a name has in it may make a terminal do something.
+
+    >>> print(_printable("no column 'a\x1b[31m\nb'"))
+    no column 'a\x1b[31m\nb'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 class _InParts:
     """A message made of text, options and places, which are the exception's `args`."""
 
     args: tuple[Any, ...]
 
     def __str__(self) -> str:
-        return "".join(map(str, self.args))
+        return _printable("".join(map(str, self.args)))
 
     def worded(self, word_option: Callable[[Option], str]) -> str:
         """The message with options as `word_option` words them."""
-        return "".join(
-            word_option(part) if isinstance(part, Option) else str(part) for part in self.args
+        return _printable(
+            "".join(
+                word_option(part) if isinstance(part, Option) else str(part) for part in self.args
+            )
         )
 
     def with_names(
