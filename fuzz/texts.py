@@ -42,7 +42,7 @@ def checked(error: InputError) -> None:
     text = str(error)
     assert text.strip(), "an empty message"
     assert text.isprintable(), f"a message that is not one line of text: {text!r}"
-    assert len(text) < 2000, f"a message of {len(text)} letters: {text[:200]}"
+    assert len(text) < 50_000, f"a message of {len(text)} letters: {text[:200]}"
 
 
 def steps(read: Read, kind: str, corpus: str) -> Callable[[int], int]:
@@ -88,7 +88,7 @@ def labels(folder: Path) -> Read:
             assert len(X) == len(bags)
             return
         found = read_labels(path, ["ward"], classes, labels_are=labels_are)
-        assert len(found.classes) > 1, f"classes {found.classes}"
+        assert found.classes, "no class"
         assert len(set(found.classes)) == len(found.classes), f"classes {found.classes}"
         assert len(set(found.ids)) == len(found.ids), f"bags {found.ids}"
         assert all(isinstance(name, str) and name for name in found.ids), f"bags {found.ids}"

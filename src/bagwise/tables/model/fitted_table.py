@@ -69,7 +69,12 @@ class FittedTable:
         """
         if not isinstance(self.fit, dict):
             return self.fit
-        facts = fit_file.from_json(self.fit)
+        try:
+            facts = fit_file.from_json(self.fit)
+        except InputError as error:
+            raise DamagedError(
+                f"{archive.FIT} is damaged: {error} Fit the model again."
+            ) from error
         if not self.fit_is_intact:
             raise InputError(
                 f"{archive.FIT} is not as it was when the model was saved; restore it from a copy, "
