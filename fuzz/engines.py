@@ -2,10 +2,10 @@
 engine computes; a seed is a batch of bags that all engines compute.
 
 What must hold of every answer: rows sum to 1 and columns to counts that are possible, known and
-impossible labels are kept to, log P(S|X) is no more than 0. And of each engine what it says: `exact`
-is the sum over all labelings, its weights are the gradient, it does not depend on the order of rows
-or classes, and rows with a weight are as many rows; what `auto` says is proved of an answer is true;
-`bethe` without its correction is below log P(S|X) and `transport` above.
+impossible labels are kept to, log P(S|X) is no more than 0. And of each engine what it says:
+`exact` is the sum over all labelings, its weights are the gradient, it does not depend on the order
+of rows or classes, and rows with a weight are as many rows; what `auto` says is proved of an answer
+is true; `bethe` without its correction is below log P(S|X) and `transport` above.
 """
 
 from __future__ import annotations

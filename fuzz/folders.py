@@ -1,5 +1,5 @@
-"""Folders of models, of today's and of earlier formats, of which a file was damaged: JSON, and arrays
-with JSON in their header. One input is one folder that is read.
+"""Folders of models, of today's and of earlier formats, of which a file was damaged: JSON, and
+arrays with JSON in their header. One input is one folder that is read.
 
 It is refused by a message of one line that names a file, or the model predicts probabilities. In
 half of the folders the manifest fits the damaged file, so that what it holds alone must tell.
@@ -78,8 +78,8 @@ def use(folder: Path, rows: pa.RecordBatch | None, damaged_name: str) -> None:
             _ = model.fitted.intervals
     except InputError as error:
         named = any(name in str(error) for name in (damaged_name, MANIFEST))
-        named |= damaged_name == MANIFEST  # it names the file that does not fit
-        assert named, f"the message does not name {damaged_name}: {error}"
+        if not named and damaged_name != MANIFEST:  # that of a manifest names what does not fit it
+            raise AssertionError(f"the message does not name {damaged_name}") from error
         raise
     if rows is not None:
         p = np.asarray(model.predict_proba(rows))

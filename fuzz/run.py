@@ -5,7 +5,7 @@
     python fuzz/run.py --target engines --again 512              # do again what failed
 
 A target makes the inputs of one seed after the other, in a process of its own: what crashes it, or
-takes five minutes for one seed, is a failure of that seed, too. Every run is added to
+takes a quarter of an hour for one seed, is a failure of that seed, too. Every run is added to
 build/fuzz/runs.jsonl, what failed to build/fuzz/failures.txt. The exit code is 1 if anything did.
 """
 
@@ -28,7 +28,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "fuzz"
-PATIENCE = 300  # seconds for a seed, which may compile a kernel
+PATIENCE = 900  # seconds for a seed, which may compile kernels on a busy machine
 TARGETS = {  # where each is, in the order in which they are run
     "engines": "engines",
     "tensors": "engine_tensors",
@@ -44,7 +44,7 @@ TARGETS = {  # where each is, in the order in which they are run
 }
 
 Step = Callable[[int], int]
-"""step(seed) makes the inputs of a seed, and returns how many these were; it raises what is wrong."""
+"""step(seed) makes the inputs of a seed and returns how many they were; it raises what is wrong."""
 Make = Callable[[Path], Step]
 """Sets a target up in an empty folder."""
 
