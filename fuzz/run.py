@@ -98,8 +98,15 @@ def run(target: str, seed: int, minutes: float) -> dict[str, Any]:
             total["failed"] += 1
             report(target, said["seed"], f"the process ended with {code}, or took {PATIENCE} s")
             said["seed"] += 1
-    commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True)
-    return {**total, "next": said["seed"], "date": str(date.today()), "commit": commit.strip()}
+    return {**total, "next": said["seed"], "date": str(date.today()), "commit": commit()}
+
+
+def commit() -> str:
+    """The commit that is run, with a plus where the code has changed since."""
+    git = ["git", "-C", str(ROOT)]
+    name = subprocess.check_output([*git, "rev-parse", "--short", "HEAD"], text=True).strip()
+    changed = subprocess.call([*git, "diff", "--quiet", "HEAD", "--", "src", "fuzz"])
+    return name + "+" * changed
 
 
 def main() -> int:
