@@ -1,4 +1,4 @@
-"""Label files, mutated where that reaches code which no input has reached yet. One input is one file.
+"""Label files, mutated where that reaches code that no input has reached. One input is one file.
 
 Atheris measures what is reached; half of the mutations are those of `damage.py`, which knows CSV. A
 seed is a process of its own, which begins with the corpus.

@@ -18,8 +18,8 @@ import engines  # noqa: E402
 
 FILES = sorted(path for path in (FUZZ / "corpus").glob("*/*"))
 REFUSED = {
+    "infinite.csv",
     "deep.toml",
-    "huge_long.csv",
     "escape_in_a_short_row.csv",
     "list_as_method.toml",
     "long_name.toml",
