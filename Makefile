@@ -6,7 +6,7 @@ READY := $(VENV)/ready-dev
 CONSTRAINTS := constraints.txt
 MINUTES ?= 60
 
-.PHONY: help demo test test-slow test-all test-lowest fuzz lint types docs bench dist clean
+.PHONY: help demo test test-slow test-all test-lowest fuzz soak audit lint types docs bench dist clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -31,6 +31,13 @@ fuzz: $(VENV)/ready-fuzz ## search at random for what breaks, for MINUTES=60; th
 	$(BIN)/python fuzz/run.py --minutes $(MINUTES)
 	$(BIN)/python fuzz/log.py
 
+MINUTES ?= 60
+soak: $(READY) ## random work in one process for MINUTES=60: memory, files and threads must not grow
+	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) --log
+
+audit: .venv-audit/ready ## look up known weaknesses of the pinned dependencies (needs the network)
+	.venv-audit/bin/pip-audit --no-deps --disable-pip -r $(CONSTRAINTS)
+
 lint: $(READY) ## check style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -50,12 +57,17 @@ dist: $(READY) ## build the wheel and the source archive into dist/, and check t
 	$(BIN)/python -m twine check --strict dist/*
 
 clean: ## remove the environment, caches and compiled kernels
-	rm -rf $(VENV) .venv-lowest .venv-s3 build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest .venv-s3 .venv-audit build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv-s3/ready: constraints-s3.txt  # an object store for tests; its own packages would not go with ours
 	$(PYTHON) -m venv .venv-s3
 	.venv-s3/bin/pip install --quiet -r constraints-s3.txt
+	@touch $@
+
+.venv-audit/ready:
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/pip install --quiet pip-audit
 	@touch $@
 
 extras_demo := torch,plots

@@ -46,10 +46,6 @@ FOUND = [
         "The factors that balance columns stay finite.",
     ),
     (
-        "Messages repeated control characters of damaged files, on which a terminal acts.",
-        "Every message is one line that shows them as escapes.",
-    ),
-    (
         "Options with very deep lists or numbers of 5,000 digits ended in a traceback.",
         "They are refused in one line.",
     ),

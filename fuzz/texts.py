@@ -20,7 +20,7 @@ from damage import damaged
 import bagwise
 from bagwise import Laplace, TableModel
 from bagwise.cli.config_file import options_in
-from bagwise.errors import BagwiseWarning, InputError
+from bagwise.errors import BagwiseWarning, InputError, harmless
 from bagwise.paper.sweep_file import read_sweep
 from bagwise.tables import read_bags
 from bagwise.tables.labels.label_file import read_labels
@@ -41,7 +41,7 @@ def checked(error: InputError) -> None:
     """Refuse a message that is not one line of text, or says nothing."""
     text = str(error)
     assert text.strip(), "an empty message"
-    assert text.isprintable(), f"a message that is not one line of text: {text!r}"
+    assert harmless(text) == text, f"a message that is not one line of text: {text!r}"
     assert len(text) < 50_000, f"a message of {len(text)} letters: {text[:200]}"
 
 
@@ -62,6 +62,7 @@ def attempt(read: Read, content: bytes, rng: Random) -> str:
     """Read a file: "read", or "refused" as it should be; anything else is raised."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "overflow encountered", RuntimeWarning)  # of 1e308
         for category in (BagwiseWarning, UserWarning):
             warnings.simplefilter("ignore", category)
         try:
