@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/ready-dev
 CONSTRAINTS := constraints.txt
+MINUTES ?= 60
 
 .PHONY: help demo test test-slow test-all test-lowest fuzz soak audit lint types docs bench dist clean
 
@@ -25,10 +26,10 @@ test-lowest: ## run `make test` with the lowest versions that pyproject.toml all
 	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt \
 	  ARGS="-W ignore::DeprecationWarning"  # of old packages beside newer ones they use
 
-fuzz: $(READY) ## search at random for what breaks: properties, engines, damaged files (an hour)
+fuzz: $(VENV)/ready-fuzz ## search at random for what breaks, for MINUTES=60; then write results/reliability
 	BAGWISE_PROFILE=fuzz $(BIN)/python -m pytest tests/test_properties.py tests/test_bags.py tests/test_auto.py
-	$(BIN)/python fuzz/engines.py
-	$(BIN)/python fuzz/files.py
+	$(BIN)/python fuzz/run.py --minutes $(MINUTES)
+	$(BIN)/python fuzz/log.py
 
 MINUTES ?= 60
 soak: $(READY) ## random work in one process for MINUTES=60: memory, files and threads must not grow
@@ -72,6 +73,7 @@ clean: ## remove the environment, caches and compiled kernels
 extras_demo := torch,plots
 extras_dev := dev
 extras_docs := docs
+extras_fuzz := fuzz
 
 $(VENV)/ready-%: pyproject.toml $(CONSTRAINTS)
 	@test -e $(BIN)/python || test -e $(BIN)/python.exe || $(PYTHON) -m venv $(VENV)
