@@ -90,8 +90,8 @@ def fit(
             step by step (`method`, `engine`, `method_options`, `lr`, `epochs`); where the work is
             done (`store`, `ray`, `workers`, `limits`, `command`), and whether the model keeps the
             counts of single bags (`keep_counts`), see `bagwise.tables.fit_options`. `ray=True` is
-            Ray on this machine, and `ray="HOST:PORT"` a cluster, whose workers share the rows of a
-            linear model.
+            Ray on this machine, and `ray="HOST:PORT"` a cluster, whose workers share the rows with
+            `memory`, or of a linear model.
 
     >>> import pyarrow as pa
     >>> rows = pa.table({"ward": ["A", "B", "C", "D"] * 3, "age": [20, 60, 30, 65, *range(30, 38)]})
