@@ -244,6 +244,7 @@ class Search:
             bar.plan(len(found["curve"]) - planned)
             bar.advance(len(found["curve"]))
             return found
+        assert self.tensors is not None
         train = partial(train_fold, tried, self.tensors, split, self.classes, counting)
         found = self.work.once(name, train)
         bar.plan(counting.epochs - planned)  # it may have ended early, or be known already

@@ -6,6 +6,7 @@ workers together, each of which has the rows of its own bags and no others.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.cluster.sharded_bags import ShardedBags
 from bagwise.tables.sort.encoded_bags import EncodedBags
 from bagwise.training import Callback
+
+_PATIENCE = timedelta(minutes=10)  # of workers that wait for one that may have died
 
 
 def train_on_a_worker(
@@ -49,7 +52,7 @@ def _trained_fold(
 
 
 def train_all_on_a_worker(
-    data: ShardedBags, classifier: LLPClassifier, split: None, classes: npt.NDArray[Any]
+    data: ShardedBags, classifier: LLPClassifier, classes: npt.NDArray[Any]
 ) -> LLPClassifier:
     """The classifier, trained on all bags."""
     found: LLPClassifier = data.apply(_trained, classifier, classes, data.inputs.memory)
@@ -67,8 +70,8 @@ def _bag_data(data: EncodedBags, memory: int | None) -> BagData:
     """The rows as a fit without a cluster has them."""
     if memory is None:
         return BagData(torch.from_numpy(np.asarray(data.inputs)), data.bags)
-    begins = data.bags.offsets[:-1]
-    return BagData(StoredRows(data.inputs, begins, data.bags.sizes, memory), data.bags)
+    rows, begins = np.asarray(data.inputs), data.bags.offsets[:-1]
+    return BagData(StoredRows(rows, begins, data.bags.sizes, memory), data.bags)
 
 
 def train_together(
@@ -106,10 +109,10 @@ def _trained_together(
     assert isinstance(own.inputs, StoredRows)
     rows = SpreadRows(own.inputs, begins, rank, bags.sizes, sample)
     kept, held_out = (BagData(rows, bags).select(index) for index in split)
-    address, _ = met[0]
-    dist.init_process_group(
-        "gloo", init_method=f"tcp://{address}", rank=rank, world_size=len(begins) - 1
-    )
+    host, _, port = met[0][0].rpartition(":")
+    size = len(begins) - 1
+    store = dist.TCPStore(host, int(port), size, rank == 0, _PATIENCE)  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=size)
     try:
         classifier.fit_bags(kept, classes, held_out)
     finally:

@@ -94,8 +94,10 @@ class Networks(Search):
             classifier = self._variant(chosen, most, waits)
         if self.spread is not None:
             with WorkProgress(f"training {chosen.model}", "", 1, self.progress):
-                train = train_together if split else train_all_on_a_worker
-                trained = train(self.spread, classifier, split, self.classes)
+                if split is None:
+                    trained = train_all_on_a_worker(self.spread, classifier, self.classes)
+                else:
+                    trained = train_together(self.spread, classifier, split, self.classes)
         else:
             assert self.tensors is not None
             trained = self._trained(classifier, self.tensors, split)

@@ -327,7 +327,8 @@ class Worker:
         with socket.socket() as free:
             free.bind(("", 0))
             port = free.getsockname()[1]
-        return f"{ray.util.get_node_ip_address()}:{port}", self._inputs.take(rows)
+        host = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        return f"{host}:{port}", self._inputs.take(rows)
 
     def with_own(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """What a function says of all its bags."""

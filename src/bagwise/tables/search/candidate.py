@@ -116,11 +116,11 @@ def scores_of(linear: Trial, data: EncodedBags) -> FloatArray | None:
     if linear.fitted is None or not len(judges):  # the first bag is too large
         return None
     fit = fit_of(linear.fitted["weights"], linear.fitted["intercept"])
-    found: FloatArray = data.select(judges).apply(_scores, fit)
+    found: FloatArray | None = data.select(judges).apply(_scores, fit)
     return found
 
 
-def _scores(data: EncodedBags, fit: LinearFit) -> FloatArray:
+def _scores(data: EncodedBags, fit: LinearFit) -> FloatArray | None:
     return nonlinearity_scores(data.double(), data.bags, fit)
 
 
