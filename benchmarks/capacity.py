@@ -36,7 +36,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "how_to" / "capacity.md"
 # Rows, columns, rows of a bag, and MB of a worker. They are more than one worker may have, and
 # workers have them in files, as those of large tables. The last one of each list has as little
 # memory as so many columns need.
-WARM = (200_000, 12, 500, 130)  # compiles kernels, and does not count
+WARM = [(200_000, 12, 500, 130), (200_000, 12, 1000, 130)]  # to compile kernels; do not count
 FITTED = [(900_000, 10, 500, 130), (300_000, 20, 1000, 130), (150_000, 40, 300, 130)]
 FITTED += [(450_000, 60, 800, 130), (300_000, 50, 600, 90)]
 MANY_BAGS = [(300_000, 8, 5, 130)]  # for the driver alone
@@ -232,7 +232,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="for temporary files")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name, nodes(2) as there:
-        measured([WARM], Path(name), there)
+        measured(WARM, Path(name), there)
         fitted, many = (measured(shapes, Path(name), there) for shapes in (FITTED, MANY_BAGS))
         model = CostModel(fitted, many)
         seen = measured(CHECKED, Path(name), there)
