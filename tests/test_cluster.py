@@ -341,7 +341,7 @@ def test_a_perceptron_of_workers_is_that_of_one_process(
     ours = fit_on(nodes, *table, limits=limits, workers=2, **steps)
     assert killed
     # In single precision rounding grows from step to step; tests/test_workers.py is stricter.
-    losses = [[point.train_loss for point in fit.facts.curve] for fit in (ours, alone)]
+    losses = [[point.train for point in fit.facts.curve] for fit in (ours, alone)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
     found = [fit.facts.held_out.log_likelihood for fit in (ours, alone)]
     assert found[0] == pytest.approx(found[1], rel=0.02)
