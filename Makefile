@@ -4,8 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/ready-dev
 CONSTRAINTS := constraints.txt
+MINUTES ?= 60
 
-.PHONY: help demo test test-slow test-all test-lowest fuzz crash lint types docs bench dist clean
+.PHONY: help demo test test-slow test-all test-lowest fuzz crash soak audit lint types docs bench dist clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -25,10 +26,16 @@ test-lowest: ## run `make test` with the lowest versions that pyproject.toml all
 	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt \
 	  ARGS="-W ignore::DeprecationWarning"  # of old packages beside newer ones they use
 
-fuzz: $(READY) ## search at random for what breaks: properties, engines, damaged files (an hour)
+fuzz: $(VENV)/ready-fuzz ## search at random for what breaks, for MINUTES=60; then write results/reliability
 	BAGWISE_PROFILE=fuzz $(BIN)/python -m pytest tests/test_properties.py tests/test_bags.py tests/test_auto.py
-	$(BIN)/python fuzz/engines.py
-	$(BIN)/python fuzz/files.py
+	$(BIN)/python fuzz/run.py --minutes $(MINUTES)
+	$(BIN)/python fuzz/log.py
+
+soak: $(READY) ## random work in one process for MINUTES=60: memory, files and threads must not grow
+	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) --log
+
+audit: .venv-audit/ready ## look up known weaknesses of the pinned dependencies (needs the network)
+	.venv-audit/bin/pip-audit --no-deps --disable-pip -r $(CONSTRAINTS)
 
 crash: $(READY) ## kill, disturb and crowd commands at every operation on files (half an hour; Linux)
 	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python fuzz/crash.py
@@ -53,7 +60,7 @@ dist: $(READY) ## build the wheel and the source archive into dist/, and check t
 	$(BIN)/python -m twine check --strict dist/*
 
 clean: ## remove the environment, caches and compiled kernels
-	rm -rf $(VENV) .venv-lowest .venv-s3 build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest .venv-s3 .venv-audit build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv-s3/ready: constraints-s3.txt  # an object store for tests; its own packages would not go with ours
@@ -61,9 +68,15 @@ clean: ## remove the environment, caches and compiled kernels
 	.venv-s3/bin/pip install --quiet -r constraints-s3.txt
 	@touch $@
 
+.venv-audit/ready:
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/pip install --quiet pip-audit
+	@touch $@
+
 extras_demo := torch,plots
 extras_dev := dev
 extras_docs := docs
+extras_fuzz := fuzz
 
 $(VENV)/ready-%: pyproject.toml $(CONSTRAINTS)
 	@test -e $(BIN)/python || test -e $(BIN)/python.exe || $(PYTHON) -m venv $(VENV)

@@ -354,6 +354,7 @@ def main() -> None:
         for part in given.part or PARTS
         for command in chosen
         if part == "kills" or command.name not in SAME
+        if (part, command.name) != ("memory", "train, with a download")
     ]
     if given.missing:
         tasks = [(part, command) for part, command in tasks if not is_logged(part, command.name)]

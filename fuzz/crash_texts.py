@@ -52,7 +52,8 @@ LOGS = {
             "when it begins, libraries loaded.",
             "It passes if it ends as usual, or with exit code 3 and one line that says that there "
             "is not enough memory; and if it then works without the limit. A limit below about "
-            "1 GB for a process that begins is not tried: Arrow may end it before it can speak.",
+            "1 GB for a process that begins is not tried: Arrow may end it before it can speak. "
+            "Nor is a download: it may fail without a word about memory.",
         ),
     ),
 }

@@ -122,12 +122,46 @@ def test_rows_sum_to_one_and_columns_to_the_counts(spread: float) -> None:
     np.testing.assert_allclose(columns, bags.counts, atol=0.05)
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_weights_are_numbers_where_nothing_of_a_class_is_left(kind: torch.dtype) -> None:
+    log_probs, bags = random_bags(5, [60, 200], 12, spread=1e5)
+    weights = bag_posterior(log_probs.to(kind), bags, "device").weights
+    assert weights.isfinite().all()
+    torch.testing.assert_close(weights.sum(1), torch.ones(260, dtype=kind))
+
+
 def test_a_biased_classifier_changes_nothing() -> None:
     log_probs, bags = random_bags(6, [40, 12], 4)
     bias = torch.tensor([30.0, -20.0, 0.0, 5.0])
     one, other = (bag_posterior(x, bags, "device").weights for x in (log_probs, log_probs + bias))
     torch.testing.assert_close(one, other, atol=1e-2, rtol=0)
     assert (one - other).abs().mean() < 1e-4
+
+
+@pytest.mark.parametrize("scale", [30.0, 300.0, 1000.0])
+def test_a_classifier_whose_sure_answers_are_wrong_has_the_posterior_of_bethe(
+    scale: float,
+) -> None:
+    log_probs, bags = random_bags(13, [12, 20] * 10, 4, scale)
+    exact, bethe, post = (
+        bag_posterior(log_probs, bags, name, **options)
+        for name, options in (("exact", {}), ("bethe", {}), ("device", {"max_states": 0}))
+    )
+    off, ours = ((x.weights - exact.weights).abs().sum(1).mean() for x in (bethe, post))
+    assert ours <= off + 1e-3
+    torch.testing.assert_close(post.log_likelihood, exact.log_likelihood, rtol=0.01, atol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("max_states", [0, 2**14])
+@pytest.mark.parametrize("scale", [1e4, 1e12, 1e30])
+def test_numbers_of_any_size_have_weights_whose_rows_sum_to_one(
+    scale: float, max_states: int, kind: torch.dtype
+) -> None:
+    log_probs, bags = random_bags(14, [12, 20, 1, 2] * 10, 4, scale)
+    post = bag_posterior(log_probs.to(kind), bags, "device", max_states=max_states)
+    torch.testing.assert_close(post.weights.sum(1), torch.ones(350, dtype=kind))
+    assert post.log_likelihood.isfinite().all()
 
 
 def test_the_gradient_is_the_weights() -> None:
@@ -315,6 +349,12 @@ def test_bags_are_sent_to_a_device_once() -> None:
     assert bags == batch(CPU)[1]
 
 
+@pytest.mark.parametrize("device", ["gpu", "xpu:9", 1.5])
+def test_a_device_that_there_is_not_is_named(device: Any) -> None:
+    with pytest.raises(InputError, match=f"device is {device!r}; the name of a device"):
+        batch(CPU)[1].to(device)
+
+
 def test_pinned_bags_are_sent_from_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     pinned: list[torch.Tensor] = []
 
@@ -368,6 +408,7 @@ def test_a_compiled_step_says_where_bags_must_be_sent_before() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # of PyTorch's compiler
 def test_compiled_kernels_give_the_same_answer() -> None:
     torch.compiler.reset()
     for i in range(3):

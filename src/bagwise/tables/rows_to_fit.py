@@ -66,8 +66,8 @@ def read_rows(
         )
     is_spread = spreads_rows(data, model, work)
     if is_spread:
-        refuse_when_spread(counts, columns, model)
-    elif work.memory is not None:
+        refuse_when_spread(counts, columns)
+    if is_spread or work.memory is not None:
         refuse_what_needs_memory(model.training.method, columns.row_labels)
     elif work.store is not None:
         raise InputError(

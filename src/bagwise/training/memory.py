@@ -10,6 +10,7 @@ from torch import nn
 
 from bagwise.data.inputs import Inputs, take
 from bagwise.limits import LIMITS
+from bagwise.storage.spread_rows import SpreadRows
 from bagwise.storage.stored_rows import StoredRows
 
 _SAMPLE = 4
@@ -36,8 +37,11 @@ def instances_that_fit(
     """
     if isinstance(inputs, StoredRows):
         budget = min(budget, inputs.step_bytes)
-    some = torch.arange(min(_SAMPLE, len(inputs)))
-    sample = take(inputs, some).to(device)  # a copy: a view would count the memory of all
+    if isinstance(inputs, SpreadRows):
+        some = torch.from_numpy(inputs.sample[:_SAMPLE])
+    else:
+        some = take(inputs, torch.arange(min(_SAMPLE, len(inputs))))
+    sample = some.to(device)  # a copy: a view would count the memory of all
     weights = {tensor.untyped_storage().data_ptr() for tensor in model.state_dict().values()}
     kept: dict[int, int] = {}
 
@@ -45,7 +49,7 @@ def instances_that_fit(
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
             kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
+        return tensor.detach()  # the output of an operation would keep its own graph for good
 
     was_training = model.training
     model.eval()  # leaves the statistics of batch normalization alone

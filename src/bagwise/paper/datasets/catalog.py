@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from bagwise.errors import is_lack_of_memory
 from bagwise.extras import require
 from bagwise.storage.files import remove_leftovers, unfinished
 
@@ -136,6 +137,8 @@ def fetch(name: str, data_dir: Path | None = None, progress: bool = True) -> Pat
                     (new / file).replace(cache / file)
                 break
             except Exception as error:  # any way a download can fail: try the next mirror
+                if is_lack_of_memory(error):
+                    raise
                 problems.append(f"{mirror}: {error}")
         else:
             raise DatasetNotFoundError(_absent(name, data_dir, problems[-1]))

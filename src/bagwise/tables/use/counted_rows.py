@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from bagwise.errors import InputError, Option
 from bagwise.tables.labels.counts import Counts
@@ -11,7 +12,9 @@ from bagwise.tables.labels.label_file import LabelTable, read_labels
 from bagwise.tables.match.bag_table import MatchedRows, match_rows
 from bagwise.tables.model.fitted_table import FittedTable
 from bagwise.tables.read.row_source import RowSource
-from bagwise.tables.sort.counted_store import CountedStore, counted_store
+
+if TYPE_CHECKING:
+    from bagwise.tables.sort.counted_store import CountedStore
 
 
 def label_tables(model: FittedTable, counts: Counts) -> list[LabelTable]:
@@ -64,6 +67,8 @@ def stored_rows(
     if not counts.is_plain:
         what = "several groupings" if counts.others else "rows with weights"
         raise InputError(f"{what} are all kept in memory; leave ", Option("memory"), " out.")
+    from bagwise.tables.sort.counted_store import counted_store  # which imports what fits need
+
     (labels,) = label_tables(model, counts)
     source.require([*counts.keys, *model.columns.names])
     with counted_store(
