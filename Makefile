@@ -5,7 +5,7 @@ BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/ready-dev
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow test-all test-lowest fuzz lint types docs bench dist clean
+.PHONY: help demo test test-slow test-all test-lowest fuzz soak audit lint types docs bench dist clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -30,6 +30,13 @@ fuzz: $(READY) ## search at random for what breaks: properties, engines, damaged
 	$(BIN)/python fuzz/engines.py
 	$(BIN)/python fuzz/files.py
 
+MINUTES ?= 60
+soak: $(READY) ## random work in one process for MINUTES=60: memory, files and threads must not grow
+	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) --log
+
+audit: .venv-audit/ready ## look up known weaknesses of the pinned dependencies (needs the network)
+	.venv-audit/bin/pip-audit --no-deps --disable-pip -r $(CONSTRAINTS)
+
 lint: $(READY) ## check style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -49,12 +56,17 @@ dist: $(READY) ## build the wheel and the source archive into dist/, and check t
 	$(BIN)/python -m twine check --strict dist/*
 
 clean: ## remove the environment, caches and compiled kernels
-	rm -rf $(VENV) .venv-lowest .venv-s3 build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest .venv-s3 .venv-audit build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv-s3/ready: constraints-s3.txt  # an object store for tests; its own packages would not go with ours
 	$(PYTHON) -m venv .venv-s3
 	.venv-s3/bin/pip install --quiet -r constraints-s3.txt
+	@touch $@
+
+.venv-audit/ready:
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/pip install --quiet pip-audit
 	@touch $@
 
 extras_demo := torch,plots

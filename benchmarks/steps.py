@@ -5,13 +5,19 @@ matters. A step is that of the perceptron d-300-300-300-300-C on 256 instances: 
 backward, Adam. That of a method is a supervised one with another loss; both losses, forward and
 backward, are timed on the same logits.
 
-    python benchmarks/steps.py
+python benchmarks/steps.py
+python benchmarks/steps.py --against ../older/src   # beside another version, which takes as long
 """
 
 from __future__ import annotations
 
+import argparse
 import copy
+import json
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,6 +42,7 @@ TRAINED_SIZES = (8, 16, 32, 64, 128)
 BATCHES = 6
 ROUNDS = 5
 
+HERE = Path(__file__).parent
 Batch = tuple[torch.Tensor, Bags]  # logits and bags
 
 
@@ -50,6 +57,9 @@ class Cost(NamedTuple):
     def ratios(self) -> tuple[float, float]:
         """The step of RC and of CC by a supervised one."""
         return 1 + self.rc / self.step, 1 + self.cc / self.step
+
+
+Costs = tuple[list[tuple[int, int, Cost]], list[tuple[int, int, Cost]]]
 
 
 def milliseconds(call: Callable[[int], object], n: int, rounds: int) -> float:
@@ -126,6 +136,34 @@ def along_training(K: int, epochs: tuple[int, ...], rounds: int) -> Iterator[tup
         yield epoch, cost(list(zip(logits.split(BATCH), parts, strict=True)), step, rounds)
 
 
+def costs_of(tiny: bool) -> Costs:
+    """All that the two tables are made of: (C, K, cost), and (K, epochs, cost)."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    rounds = 1 if tiny else ROUNDS
+    sizes, epochs = ((2, 4), (0, 1)) if tiny else (SIZES, EPOCHS)
+    return (
+        [(C, K, x) for C in ((3,) if tiny else CLASSES) for K, x in by_size(C, sizes, rounds)],
+        [
+            (K, epoch, x)
+            for K in ((16,) if tiny else TRAINED_SIZES)
+            for epoch, x in along_training(K, epochs, rounds)
+        ],
+    )
+
+
+def measured(source: Path, tiny: bool) -> Costs:
+    """The costs by the code of a source folder, in a process of its own."""
+    command = [sys.executable, "-W", "ignore", __file__, "--costs", *(["--tiny"] if tiny else [])]
+    environment = {**os.environ, "PYTHONPATH": str(source.resolve()), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    by_sizes, of_training = json.loads(done.stdout.rsplit("FOUND", 1)[1])
+    return (
+        [(C, K, Cost(*x)) for C, K, x in by_sizes],
+        [(K, epoch, Cost(*x)) for K, epoch, x in of_training],
+    )
+
+
 def by_neighbors(costs: list[Cost]) -> list[tuple[float, float]]:
     """The step of CC, and its loss alone, by that of the cheaper neighbor in size."""
     steps = [x.step + x.cc for x in costs]
@@ -137,60 +175,82 @@ def by_neighbors(costs: list[Cost]) -> list[tuple[float, float]]:
     return [(ratio(steps, i), ratio(losses, i)) for i in range(len(costs))]
 
 
-def rows_by_size(tiny: bool) -> Iterator[tuple[str, ...]]:
+def cells(x: Cost, *more: float) -> list[str]:
+    """A cost in a table."""
+    return [f"{number:.2f}" for number in (x.rc, x.cc, *x.ratios, *more)]
+
+
+def rows_by_size(costs: Costs) -> Iterator[tuple[str, ...]]:
     """Lines of the first table."""
-    for C in (3,) if tiny else CLASSES:
-        sizes = (2, 4) if tiny else SIZES
-        found = list(by_size(C, sizes, 1 if tiny else ROUNDS))
-        for (K, x), (step, loss) in zip(found, by_neighbors([x for _, x in found]), strict=True):
-            numbers = (x.rc, x.cc, *x.ratios, step, loss)
-            yield str(C), str(K), *(f"{number:.2f}" for number in numbers)
+    for C in dict.fromkeys(C for C, _, _ in costs[0]):
+        found = [(K, x) for of, K, x in costs[0] if of == C]
+        for (K, x), more in zip(found, by_neighbors([x for _, x in found]), strict=True):
+            yield str(C), str(K), *cells(x, *more)
 
 
-def rows_of_training(tiny: bool) -> Iterator[tuple[str, ...]]:
+def rows_of_training(costs: Costs) -> Iterator[tuple[str, ...]]:
     """Lines of the second table."""
-    for K in (16,) if tiny else TRAINED_SIZES:
-        epochs = (0, 1) if tiny else EPOCHS
-        for epoch, x in along_training(K, epochs, 1 if tiny else ROUNDS):
-            yield str(K), str(epoch), *(f"{number:.2f}" for number in (x.rc, x.cc, *x.ratios))
+    for K, epoch, x in costs[1]:
+        yield str(K), str(epoch), *cells(x)
+
+
+def largest(costs: Costs) -> str:
+    """The worst of all rows."""
+    neighbors = max(float(row[-2]) for row in rows_by_size(costs))
+    step, C, K = max((x.ratios[1], C, K) for C, K, x in costs[0])
+    of_training, size, epoch = max((x.ratios[1], K, epoch) for K, epoch, x in costs[1])
+    return (
+        f"at most {step:.2f} supervised steps (C = {C}, K = {K}) and {neighbors:.2f} times a "
+        f"neighbor;\nalong a training at most {of_training:.2f} (K = {size}, epoch {epoch})"
+    )
 
 
 COLUMNS_BY_SIZE = ("C", "K", "RC, ms", "CC, ms", "RC, step", "CC, step", "step / neighbor", "loss")
 COLUMNS_OF_TRAINING = ("K", "epochs", "RC, ms", "CC, ms", "RC, step", "CC, step")
+BEFORE = ("before: RC, step", "before: CC, step")
 
 
-def section(pictures: Path, tiny: bool) -> str:
-    """The part of docs/benchmarks.md."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    try:
-        by_sizes, of_training = list(rows_by_size(tiny)), list(rows_of_training(tiny))
-    finally:
-        torch.set_num_threads(threads)
+def section(pictures: Path, tiny: bool, against: Path | None = None) -> str:
+    """The part of docs/benchmarks.md; another version's steps stand in two columns more."""
+    del pictures  # it has none
+    found = measured(HERE.parent / "src", tiny)
+    by_sizes, of_training = list(rows_by_size(found)), list(rows_of_training(found))
+    more: tuple[str, ...] = ()
+    summary = f"A step of CC takes {largest(found)}.\n"
+    if against is not None:
+        before, more = measured(against, tiny), BEFORE
+        summary += f"Before: {largest(before)}.\n"
+        for lines, of in zip((by_sizes, of_training), before, strict=True):
+            lines[:] = [
+                (*line, *(f"{ratio:.2f}" for ratio in x.ratios))
+                for line, (*_, x) in zip(lines, of, strict=True)
+            ]
     return (
         "## A step by bag size, and along a training\n\nWhat the loss of 256 instances takes, "
         "forward and backward, beyond cross-entropy (CPU ms, one thread), and a\nstep as a "
-        "multiple of a supervised one of the perceptron d-300-300-300-300-C. First with generated "
-        f"log-probabilities\n(s = {SURENESS:g}); the last two columns are a step of CC, and its "
-        "loss alone, as multiples of the cheaper of the two neighbors'\nin the table:\n\n"
-        + table(COLUMNS_BY_SIZE, by_sizes)
+        "multiple of a supervised one of the perceptron d-300-300-300-300-C.\n\n"
+        f"{summary}\nFirst with generated log-probabilities (s = {SURENESS:g}); then come a step "
+        "of CC, and its loss alone, as multiples of the\ncheaper of the two neighbors' in the "
+        "table:\n\n"
+        + table((*COLUMNS_BY_SIZE, *more), by_sizes)
         + "\nThen with the logits of a perceptron after some epochs of CC on scikit-learn's "
         "handwritten digits (64 pixels, 7 batches an epoch):\n\n"
-        + table(COLUMNS_OF_TRAINING, of_training)
+        + table((*COLUMNS_OF_TRAINING, *more), of_training)
     )
 
 
 def main() -> None:
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    for columns, rows in (
-        (COLUMNS_BY_SIZE, rows_by_size(tiny=False)),
-        (COLUMNS_OF_TRAINING, rows_of_training(tiny=False)),
-    ):
-        print(*(f"{column:>15}" for column in columns))
-        for row in rows:
-            print(*(f"{cell:>15}" for cell in row), flush=True)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tiny", action="store_true", help="sizes that take seconds, to test it")
+    parser.add_argument("--against", type=Path, help="the src folder of another version")
+    parser.add_argument("--costs", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.costs:
+        print("FOUND", json.dumps(costs_of(options.tiny)))
+        return
+    print(section(Path(), options.tiny, options.against))
 
 
 if __name__ == "__main__":

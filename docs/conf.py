@@ -13,7 +13,7 @@ import gallery_pictures  # noqa: E402
 
 project = "Bagwise"
 version = release = bagwise.__version__
-project_copyright = "the Bagwise authors"
+project_copyright = "The Bagwise developers"
 extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import gc
 import math
 import platform
 import subprocess
 import sys
+import weakref
 from functools import partial
 from typing import Any
 
@@ -14,6 +16,7 @@ from torch import nn
 from bagwise import BagData, Bags, TrainingOptions, train
 from bagwise.limits import LIMITS, Limits
 from bagwise.methods import Batch, make_method
+from bagwise.networks import mlp
 from bagwise.training.memory import instances_that_fit
 
 
@@ -117,3 +120,12 @@ def test_a_process_of_runs_gets_freed_memory_only_once_from_the_system() -> None
         for way in ("keep", "plain")
     }
     assert pages["keep"] < 100 < 10_000 < pages["plain"], "80 MB are 19,500 pages"
+
+
+def test_to_count_the_memory_of_a_step_keeps_none_of_it() -> None:
+    model = mlp((3,), 2)
+    weight = weakref.ref(model[1].weight)
+    instances_that_fit(model, torch.zeros(9, 3))
+    del model
+    gc.collect()
+    assert weight() is None

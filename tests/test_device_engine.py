@@ -130,6 +130,32 @@ def test_a_biased_classifier_changes_nothing() -> None:
     assert (one - other).abs().mean() < 1e-4
 
 
+@pytest.mark.parametrize("scale", [30.0, 300.0, 1000.0])
+def test_a_classifier_whose_sure_answers_are_wrong_has_the_posterior_of_bethe(
+    scale: float,
+) -> None:
+    log_probs, bags = random_bags(13, [12, 20] * 10, 4, scale)
+    exact, bethe, post = (
+        bag_posterior(log_probs, bags, name, **options)
+        for name, options in (("exact", {}), ("bethe", {}), ("device", {"max_states": 0}))
+    )
+    off, ours = ((x.weights - exact.weights).abs().sum(1).mean() for x in (bethe, post))
+    assert ours <= off + 1e-3
+    torch.testing.assert_close(post.log_likelihood, exact.log_likelihood, rtol=0.01, atol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("max_states", [0, 2**14])
+@pytest.mark.parametrize("scale", [1e4, 1e12, 1e30])
+def test_numbers_of_any_size_have_weights_whose_rows_sum_to_one(
+    scale: float, max_states: int, kind: torch.dtype
+) -> None:
+    log_probs, bags = random_bags(14, [12, 20, 1, 2] * 10, 4, scale)
+    post = bag_posterior(log_probs.to(kind), bags, "device", max_states=max_states)
+    torch.testing.assert_close(post.weights.sum(1), torch.ones(350, dtype=kind))
+    assert post.log_likelihood.isfinite().all()
+
+
 def test_the_gradient_is_the_weights() -> None:
     log_probs, bags = random_bags(7, [4, 50, 9], 5)
     leaf = log_probs.float().requires_grad_()
@@ -313,6 +339,12 @@ def test_bags_are_sent_to_a_device_once() -> None:
     assert recorded.moves == ["aten._to_copy.default"]
     assert bags.to("cpu") is bags
     assert bags == batch(CPU)[1]
+
+
+@pytest.mark.parametrize("device", ["gpu", "xpu:9", 1.5])
+def test_a_device_that_there_is_not_is_named(device: Any) -> None:
+    with pytest.raises(InputError, match=f"device is {device!r}; the name of a device"):
+        batch(CPU)[1].to(device)
 
 
 def test_pinned_bags_are_sent_from_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,7 +222,7 @@ def test_coefficients_against_bags_are_part_of_the_verdict(facts: FitFacts) -> N
     assert "It has 23 coefficients from 10 bags, which do not determine" in fit_words.verdict(many)
     assert "coefficients" not in "".join(fit_words.limitations(many).values())  # not said twice
     assert fit_words.coefficients_note(many) == (
-        "23 coefficients from 10 bags: probabilities of single rows rest partly on the prior."
+        "23 coefficients from 10 bags: probabilities of single rows depend partly on the prior."
     )
     enough = replace(many, data=replace(data, n_bags=24))
     assert "determine" not in fit_words.verdict(enough)

@@ -81,8 +81,8 @@ def many(distinct: int, n: int) -> list[str]:
 def test_many_values_are_hashed_by_their_crc_also_those_never_seen() -> None:
     column, notes = only({"zip": many(3000, 6000)})
     assert notes == [
-        "zip: it has 3,050 different values; the 50 most frequent have a column each, the others "
-        "are hashed into 64 columns."
+        "zip: it has 3,050 different values; the 50 most frequent get a column each, and the "
+        "others are hashed into 64 columns."
     ]
     assert (len(column.categories), column.shared, column.other) == (50, 64, False)
     assert column.encoded_names[-1] == "zip=(shared 64 of 64)"
@@ -254,12 +254,12 @@ def test_a_date_that_stands_for_none_is_a_code() -> None:
     assert "3 rows have 9999-12-31" in notes[0]
 
 
-def test_other_far_values_are_taken_for_the_last_ordinary_one() -> None:
+def test_other_far_values_are_read_as_the_last_ordinary_one() -> None:
     column, notes = only({"age": [*AGES, 5000, 70000, 80000, 12345]})
     assert (column.high, column.codes, column.missing) == (80, (), False)
     assert notes == [
-        "age: 4 rows have values far from all others, such as 80000, which are taken for 80, where "
-        "the others end; mend these cells if they are mistakes, or empty them."
+        "age: 4 rows have values far from all others, such as 80000, which are read as 80, where "
+        "the others end; correct these cells if they are mistakes, or empty them."
     ]
     surprises = Surprises()
     X = Columns((column,)).encode(batch_of({"age": [1e9, 80, 40]}), 0, surprises)

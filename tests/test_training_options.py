@@ -179,6 +179,9 @@ def test_a_checkpoint_of_another_optimizer_is_refused(tmp_path: Path) -> None:
         ({"schedule": "step"}, r"schedule 'step'.*step_size.*see schedule_options"),
         ({"augment": 3}, "augment is 3; a name or a function of inputs and a generator or None"),
         ({"workers": -1}, "workers is -1"),
+        ({"precision": "half"}, "precision is 'half'; one of full, bf16, fp16"),
+        ({"accumulate_batches": 0}, "accumulate_batches is 0; a whole number from 1"),
+        ({"compile": "yes"}, "compile is 'yes'; True or False"),
     ],
 )
 def test_options_that_cannot_be_are_named(options: dict[str, Any], problem: str) -> None:

@@ -62,4 +62,4 @@ print(f"test accuracy: {right:.1%}")
 
 # %%
 # :doc:`Your own training loop </how_to/own_loop>` has the rules, and
-# :doc:`In a PyTorch loop </pytorch>` batches, several workers and ``torch.compile``.
+# :doc:`PyTorch in detail </pytorch>` batches, several workers and ``torch.compile``.

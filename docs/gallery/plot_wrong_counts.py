@@ -2,8 +2,8 @@
 Wrong counts
 ============
 
-Somebody mixed up two columns in the results of three of 51 states. Can a model that
-learns from these very results find them?
+Somebody mixed up two columns in the results of three of 51 states. Can a model that is fitted
+to these results find them?
 """
 
 import matplotlib.pyplot as plt
@@ -20,8 +20,8 @@ wrong = ["California", "Maryland", "Oklahoma"]
 counts.loc[wrong, ["other", "Trump"]] = counts.loc[wrong, ["Trump", "other"]].to_numpy()
 
 # %%
-# ``fit`` predicts each bag by models that have not seen it. Bags whose counts are very improbable
-# are listed in ``facts.surprising``, in ``summary()`` and in the report, the least probable first.
+# ``fit`` predicts each bag with a model that has not seen it. Bags with very unlikely counts are
+# listed in ``facts.surprising``, in ``summary()`` and in the report, the least likely first.
 
 features = ["age", "female", "collegeed", "racef", "ideo", "pid7na", "bornagain"]
 model = bagwise.fit(
@@ -39,12 +39,15 @@ for bag in model.facts.surprising[:5]:
 # %%
 # The picture shows predicted and published shares of each state.
 
-figure, axes = plt.subplots(figsize=(6.4, 6))
+figure, axes = plt.subplots(figsize=(8, 4.6))
 figure.set_label(
-    "Predicted against published share of Trump voters of each state. Two of three states whose "
-    "columns were mixed up lie far above the diagonal, the third among the others."
+    "Predicted and published share of Trump voters in each state. Two of the three states whose "
+    "columns were mixed up lie far above the diagonal; the third is among the others."
 )
 axes.plot([0, 1], [0, 1], color="#d5dadf", linewidth=1)
+axes.annotate(
+    "as predicted", (0.6, 0.6), (-4, 8), color="#6b7680", ha="right", textcoords="offset points"
+)
 place = list(counts.columns).index("Trump")
 found = [bag.bag for bag in model.facts.surprising[:3]]
 for bag in model.facts.held_out.bags:
@@ -61,13 +64,13 @@ for bag in model.facts.held_out.bags:
         axes.annotate(
             bag.bag,
             (x, y),
-            (10, -4),
+            (30, -48) if bag.bag == "Oklahoma" else (12, -4),
             textcoords="offset points",
+            arrowprops={"arrowstyle": "-", "color": "#d5dadf"},
             color="#d55e00" if bag.bag in wrong else "#0072b2",
         )
 axes.grid(visible=False)
-axes.set_aspect("equal")
-axes.set_xlim(0, 0.85)
+axes.set_xlim(0.33, 0.6)
 axes.set_ylim(-0.04, 0.85)
 axes.set_xlabel("predicted share of Trump voters")
 axes.set_ylabel("published share")
@@ -77,11 +80,11 @@ axes.set_title("Two of three mixed-up states stand out")
 plt.show()
 
 # %%
-# California and Maryland are found. The District of Columbia really is unusual: nobody in this
-# sample voted for Trump there. Oklahoma cannot be found: its two counts are so close that mixing
-# them up hardly matters.
+# The model finds California and Maryland. The District of Columbia really is unusual: nobody in
+# this sample voted for Trump there. Oklahoma cannot be found, because its two counts are so close
+# that mixing them up hardly matters.
 
 print(counts.loc[[*wrong, "District of Columbia"]])
 
 # %%
-# :doc:`Using a model </how_to/use_a_model>` says where a report shows such bags.
+# :doc:`Using a model </how_to/use_a_model>` describes the report, which shows such bags.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import sys
+import unicodedata
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,18 +43,42 @@ class Place:
         return f"{self.kind} {self.index}"
 
 
+_JOINERS = "\u200c\u200d"  # of Persian names, and of emojis
+
+
+def harmless(text: str, line_breaks: bool = False) -> str:
+    r"""Text with its control characters escaped: names from files must not steer a terminal, nor
+    turn the direction of what is written around them.
+
+    Args:
+        line_breaks: whether line breaks stay.
+
+    >>> print(harmless("\x1b[31mred"))
+    \x1b[31mred
+    """
+    kept = _JOINERS + "\n" * line_breaks
+
+    def is_shown(letter: str) -> bool:
+        return letter.isprintable() or letter in kept or unicodedata.category(letter) == "Zs"
+
+    return "".join(c if is_shown(c) else c.encode("unicode_escape").decode() for c in text)
+
+
 class _InParts:
     """A message made of text, options and places, which are the exception's `args`."""
 
     args: tuple[Any, ...]
 
     def __str__(self) -> str:
-        return "".join(map(str, self.args))
+        return harmless("".join(map(str, self.args)), line_breaks=True)
 
     def worded(self, word_option: Callable[[Option], str]) -> str:
         """The message with options as `word_option` words them."""
-        return "".join(
-            word_option(part) if isinstance(part, Option) else str(part) for part in self.args
+        return harmless(
+            "".join(
+                word_option(part) if isinstance(part, Option) else str(part) for part in self.args
+            ),
+            line_breaks=True,
         )
 
     def with_names(
@@ -77,9 +102,9 @@ class _InParts:
 
 
 class BagwiseError(_InParts, Exception):
-    """Something a user can put right; the message says what is wrong and what to do.
+    """An error that a user can fix; the message says what is wrong and what to do.
 
-    The command line shows the message alone. Any other exception is a bug of Bagwise, or of a
+    The command line shows only the message. Any other exception is a bug of Bagwise, or of a
     function that was passed to it, and is shown with its traceback.
 
     >>> error = InputError("there are no bags; give ", Option("labels"), ".")
@@ -89,7 +114,7 @@ class BagwiseError(_InParts, Exception):
 
 
 class BagwiseWarning(_InParts, UserWarning):
-    """A doubt about what was given; the message may name options."""
+    """A warning about data or options; the message may name options."""
 
 
 @contextmanager
@@ -106,7 +131,7 @@ def naming(
 
 
 class InputError(BagwiseError, ValueError):
-    """Something that was given cannot be used: a value, a file, a combination of options."""
+    """A value, a file or a combination of options cannot be used."""
 
 
 class UsageError(InputError):
@@ -136,4 +161,5 @@ def warn_user(message: str | Warning) -> None:
     level = 2
     while sys._getframe(level - 1).f_globals["__name__"].startswith("bagwise."):
         level += 1
-    warnings.warn(message, stacklevel=level)
+    text = harmless(message, line_breaks=True) if isinstance(message, str) else message
+    warnings.warn(text, stacklevel=level)

@@ -51,7 +51,7 @@ _PARAMETERS = {
 
 
 class BagLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Multinomial logistic regression, learned from the label counts or proportions of bags.
+    """Multinomial logistic regression, fitted to the label counts or proportions of bags.
 
     The likelihood is that of the bags' counts: the model of `bagwise.fit` with `model="linear"`,
     for features that are numbers already. Probabilities are means over the coefficients and over

@@ -190,9 +190,15 @@ def bring(bags: Bags, device: torch.device) -> None:
 
 def move(bags: Bags, device: Any, non_blocking: bool) -> None:
     """See `Bags.to`."""
-    found = torch.device(device)
+    try:
+        found = torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise InputError(
+            f'device is {device!r}; the name of a device of this machine, for instance "cpu", is '
+            "expected."
+        ) from error
     if found.type != "cpu":
-        on_device(bags, torch.empty(0, device=found).device, non_blocking=non_blocking)
+        on_device(bags, found, non_blocking=non_blocking)
 
 
 def pin(bags: Bags) -> None:

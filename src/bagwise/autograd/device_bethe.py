@@ -13,13 +13,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-_ROUNDS = (8, 5)  # until the first fixed point, and from there to that of the corrected one
+_ROUNDS = (4, 4)  # until the first fixed point, and from there to that of the corrected one
 _DAMPING = 0.3  # share of the old message: all classes at once would overshoot
+_TILT_ROUNDS = 4  # before them, of messages that are the same for all instances of a class
 _TILT_STEPS = 2  # of Newton in a round, which begins where the last one ended
 _FIRST_TILT_STEPS = 4
 _LONGEST = 4.0  # step of Newton
 _LARGEST = 60.0  # logarithm of a ratio
 _BALANCE_STEPS = 4
+_NOTHING = -1e30  # logarithm of the share of a class that no instance is of
 _JITTER = 1e-5  # on the diagonal of covariances, which may be singular; in counts squared
 
 
@@ -56,7 +58,10 @@ def bethe_of_padded(
     """log P(S|X) (G,), and logarithms (G, K, A) of the weights times a factor for each row, as
     `bethe_posterior` has them; `call` gives the function that is called for one of these.
     """
-    tilt, messages = call(_begin)(*bags)
+    log_x = torch.zeros_like(bags.counts)
+    for _ in range(_TILT_ROUNDS):
+        log_x = call(tilt_round)(*bags[:3], log_x)
+    tilt, messages = call(_begin)(*bags, log_x)
     for _ in range(_ROUNDS[0]):
         tilt, messages = call(_round)(*bags, tilt, messages)
     value, log_p = call(_corrected)(*bags, tilt, messages)
@@ -66,21 +71,46 @@ def bethe_of_padded(
     return value, log_p + messages
 
 
+def tilt_round(
+    log_p: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor, log_x: torch.Tensor
+) -> torch.Tensor:
+    """Half the way to the factors (G, A) that each class needs while the others keep theirs."""
+    logits = odds(log_p, log_x[:, None].expand_as(log_p)).logits
+    x = nearer(logits, copies, counts, log_x, threshold(logits, copies, counts))
+    solved = tilted(logits, copies, counts, x)
+    return torch.where(counts > 0, (log_x + solved) / 2, 0)
+
+
 def _begin(
-    log_p: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor, *_: torch.Tensor
+    log_p: torch.Tensor,
+    copies: torch.Tensor,
+    counts: torch.Tensor,
+    is_factor: torch.Tensor,
+    circle: torch.Tensor,
+    log_x: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The tilt (G, A) and the messages (G, K, A) before the first round."""
-    messages = torch.zeros_like(log_p)
+    """The tilt (G, A) and the messages (G, K, A) before the first round.
+
+    With no messages, a classifier that is sure of labels which the counts contradict would take
+    many more rounds.
+    """
+    first = torch.where(is_factor, log_x - log_x[:, -1:], 0)
+    messages = first[:, None].expand_as(log_p).contiguous()
     logits = odds(log_p, messages).logits
-    x = threshold(logits, copies, counts)
-    x = nearer(logits, copies, counts, x, torch.zeros_like(x))
+    x = nearer(logits, copies, counts, threshold(logits, copies, counts), first)
     return tilted(logits, copies, counts, x, _FIRST_TILT_STEPS), messages
 
 
 def balanced(log_w: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-    """Weights whose columns sum to the counts, nearly, and whose rows sum to 1."""
-    weights = log_w.softmax(-1)
-    for _ in range(_BALANCE_STEPS):
+    """Weights whose columns sum to the counts, nearly, and whose rows sum to 1.
+
+    The first step is one of logarithms: a class may have next to nothing before it.
+    """
+    log_w = log_w.log_softmax(-1)
+    columns = (log_w + copies.log()).logsumexp(1).clamp(min=_NOTHING)
+    missing = torch.where(counts > 0, counts.log() - columns, 0)
+    weights = (log_w + missing[:, None]).softmax(-1)
+    for _ in range(_BALANCE_STEPS - 1):
         columns = (copies * weights).sum(1).clamp(min=torch.finfo(log_w.dtype).tiny)
         weights = weights * (counts / columns)[:, None]
         weights = weights / weights.sum(-1, keepdim=True)
@@ -178,7 +208,8 @@ def _round(
     logits = odds(log_p, messages).logits
     tilt = tilted(logits, copies, counts, tilt, _TILT_STEPS)
     new = tilt[:, None] + _log_ratios(bags, logits + tilt[:, None])
-    new = (1 - _DAMPING) * new + _DAMPING * messages
+    kept = torch.where(is_factor.sum(-1) > 1, _DAMPING, 0)[:, None, None]  # one alone is right
+    new = (1 - kept) * new + kept * messages
     return tilt, torch.where(is_factor[:, None], new, 0)
 
 

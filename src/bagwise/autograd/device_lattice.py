@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from bagwise.autograd.device_bethe import PaddedBags, nearer, odds, threshold, tilted
+from bagwise.autograd.device_bethe import PaddedBags, tilt_round
 
 STEPS = 8  # rows that are computed at a time: one program serves all numbers of rows
 _TILT_ROUNDS = 8
@@ -42,7 +42,7 @@ def exact_of_padded(
     log_p, copies, counts = bags[:3]
     log_x = torch.zeros_like(counts)
     for _ in range(_TILT_ROUNDS):
-        log_x = call(_tilt_round)(log_p, copies, counts, log_x)
+        log_x = call(tilt_round)(log_p, copies, counts, log_x)
     p, scale = call(_tilted)(log_p, copies, counts, log_x)
     here, there, before, after, end = call(_neighbors)(counts, *lattices)
     runs = p.split(STEPS, 1)
@@ -56,16 +56,6 @@ def exact_of_padded(
         weights.append(of_rows)
     log_likelihood, log_w = call(_result)(p, here, end, scale, torch.cat(weights[::-1], 1))
     return log_likelihood, log_w
-
-
-def _tilt_round(
-    log_p: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor, log_x: torch.Tensor
-) -> torch.Tensor:
-    """Half the way to the factors that each class needs while the others keep theirs."""
-    logits = odds(log_p, log_x[:, None].expand_as(log_p)).logits
-    x = nearer(logits, copies, counts, log_x, threshold(logits, copies, counts))
-    solved = tilted(logits, copies, counts, x)
-    return torch.where(counts > 0, (log_x + solved) / 2, 0)
 
 
 def _tilted(

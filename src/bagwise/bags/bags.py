@@ -33,7 +33,7 @@ from bagwise.extras import require
 
 
 class Bags(Constructors):
-    """Sizes and label counts of B bags whose instances lie one bag after the other.
+    """Sizes and label counts of B bags, whose instances are sorted by bag.
 
     Instance arrays that go with it have N = sum(sizes) rows: the first sizes[0] rows are bag 0, the
     next sizes[1] rows are bag 1, and so on.

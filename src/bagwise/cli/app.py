@@ -24,7 +24,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from bagwise import __version__
 from bagwise.cli.config_file import options_in
 from bagwise.cli.messages import worded
-from bagwise.errors import BagwiseError, UsageError, is_lack_of_memory
+from bagwise.errors import BagwiseError, UsageError, harmless, is_lack_of_memory
 from bagwise.extras import require
 from bagwise.progress import say_remarks
 from bagwise.registry import load_plugins
@@ -107,9 +107,7 @@ class OneValue(TyperCommand):
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _QUIET = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-_JSON = Annotated[
-    bool, typer.Option("--json", help="Print the result as JSON on standard output, for programs.")
-]
+_JSON = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 
 
 class _App(typer.Typer):
@@ -160,15 +158,6 @@ app = _App(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def harmless(text: str) -> str:
-    r"""Text with its control characters escaped: names from files must not steer the terminal.
-
-    >>> print(harmless("\x1b[31mred"))
-    \x1b[31mred
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 class Output:
@@ -263,8 +252,7 @@ class _Console(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Every text that is printed, also that of a cell, comes by here."""
-        lines = (harmless(line) for line in text.split("\n"))
-        return super().render_str("\n".join(lines), **options)
+        return super().render_str(harmless(text, line_breaks=True), **options)
 
 
 console = _Console()
@@ -304,11 +292,19 @@ def user_errors(stopped: str | Callable[[], str] = "Stopped.") -> Iterator[None]
 
 Options = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="NAME=VALUE", help="An option of the method; may be repeated."),
+    typer.Option("--set", metavar="NAME=VALUE", help="Option of the method. Can be repeated."),
 ]
 
 Force = Annotated[
-    bool, typer.Option("--force", help="Replace also a file that this command did not write.")
+    bool, typer.Option("--force", help="Also replace files that this command did not write.")
+]
+
+Formulas = Annotated[
+    bool,
+    typer.Option(
+        "--escape-formulas",
+        help="In CSV, put ' before text that a spreadsheet would take for a formula (=, +, -, @).",
+    ),
 ]
 
 Ray = Annotated[bool, typer.Option("--ray", help="Use Ray on this machine.")]
@@ -363,12 +359,12 @@ def main(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error arose.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     plugin: Annotated[
         list[str] | None,
         typer.Option(
             metavar="MODULE",
-            help="A module with methods, networks, data sets, engines or augmentations; may be "
+            help="Module with methods, networks, data sets, engines or augmentations. Can be "
             "repeated.",
         ),
     ] = None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from bagwise.cli.app import TABLES, Force, app, console, output, user_errors
+from bagwise.cli.app import TABLES, Force, Formulas, app, console, output, user_errors
 from bagwise.cli.fit_command import (
     Clipped,
     Files,
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
 MOST_SHOWN = 40
 LONGEST = 80  # letters of a group's value
 
-Out = Annotated[Path | None, typer.Option(help="CSV file for all of them; - for standard output.")]
+Out = Annotated[
+    Path | None, typer.Option(help="CSV file for the full result, or - for standard output.")
+]
 SomeFiles = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FILES]...", help="Rows, as for `bagwise fit`.", show_default=False),
@@ -45,19 +47,19 @@ SomeFiles = Annotated[
 SomeBag = Annotated[
     list[str] | None,
     typer.Option(
-        help="The bag's columns, with commas between; --bag and --labels may be repeated, for "
-        "several groupings."
+        help="Columns that name the bag, separated by commas. With several groupings, repeat --bag "
+        "and --labels."
     ),
 ]
 SomeLabels = Annotated[
-    list[str] | None, typer.Option(help="File with the counts of the bags of these rows.")
+    list[str] | None, typer.Option(help="File with the counts of these rows' bags.")
 ]
 Memory = Annotated[
     str | None,
     typer.Option(
         metavar="SIZE",
-        help="For a table larger than memory: how much of it may be used for the rows, 2GB for "
-        "one. Rows that were counted are sorted by bag into a temporary file.",
+        help="For a table larger than memory: the memory that rows may use, such as 2GB. With "
+        "--labels, the rows are sorted by bag into a temporary file.",
     ),
 ]
 
@@ -76,12 +78,13 @@ def explain(
     memory: Memory = None,
     out: Out = None,
     force: Force = False,
+    escape_formulas: Formulas = False,
 ) -> None:
-    """Show what each column does, with its 95% interval.
+    """Show the effect or the importance of each column, with 95% intervals.
 
-    For a linear model: its effect on the log-odds of a class, for one standard deviation of the
-    column or for a category, and for one unit. With two classes it is on the log-odds of the
-    second; with more, on each against the mean of all.
+    Without rows, for a linear model: the effect of each column on the log-odds of a class, per
+    standard deviation (or for a category) and per unit. With two classes, it is the effect on the
+    log-odds of the second class. With more, each class is compared with the mean of all.
 
     With rows, --bag and --labels, for any model: how much less likely the counts of the bags become
     when the column is shuffled.
@@ -104,14 +107,14 @@ def explain(
         if counts is None:
             found = effects(fitted)
             if out is not None:
-                _write(out, effect_columns(found), force)
+                _write(out, effect_columns(found), force, escape_formulas)
             output.result(records(effect_columns(found)))
             _show_effects(fitted, found)
         else:
             budget = None if memory is None else bytes_of(memory)
             falls = importances(fitted, files, counts, memory=budget, progress=output.for_people)
             if out is not None:
-                _write(out, importance_columns(falls), force)
+                _write(out, importance_columns(falls), force, escape_formulas)
             output.result(records(importance_columns(falls)))
             _show_importances(falls)
 
@@ -191,12 +194,12 @@ def _say_fewer(shown: int, found: int) -> None:
 def estimate(
     model: Model,
     data: Files,
-    by: Annotated[str, typer.Option(help="Columns that make the groups, with commas between.")],
+    by: Annotated[str, typer.Option(help="Columns that define the groups, separated by commas.")],
     bag: Annotated[
         list[str] | None,
         typer.Option(
-            help="The bag's columns; with --labels, bounds are shown too. Of a model with bag "
-            "effects those that it was fitted with, if not given."
+            help="Columns that name the bag. With --labels, bounds are shown, too. Default for a "
+            "model with bag effects: the columns used in fit."
         ),
     ] = None,
     labels: SomeLabels = None,
@@ -209,16 +212,16 @@ def estimate(
     figure: Annotated[Path | None, typer.Option(help="PNG file for a picture.")] = None,
     out: Out = None,
     force: Force = False,
+    escape_formulas: Formulas = False,
 ) -> None:
     """Estimate the share of each class in groups of rows, with 95% intervals.
 
-    Linear models have intervals; perceptrons have shares alone. With bag effects, rows of known
-    bags use their effect, and rows of other bags the mean over bags. Given the rows' bags and their
-    counts, the bounds that follow from the counts alone are shown, too: no model can be right
-    outside them.
+    Linear models have intervals; perceptrons do not. With bag effects, rows of known bags use their
+    bag's effect, and rows of other bags an average over effects. With --bag and --labels, bounds
+    that follow from the counts alone are shown, too: the true share is always within them.
 
-    `robustness` says how strong a hidden difference between bags must be to bring a group's share
-    to that of all rows: 0 where any would do, 1 where none can.
+    `robustness` says how strong a hidden difference between bags must be to explain the difference
+    between a group and all rows: 0 if any can, 1 if none can.
     """
     from bagwise.cli.terminal import show_doubts, show_surprises
     from bagwise.memory_size import bytes_of
@@ -252,7 +255,7 @@ def estimate(
             surprises=surprises,
         )
         if out is not None:
-            _write(out, share_columns(found, names), force)
+            _write(out, share_columns(found, names), force, escape_formulas)
         if figure is not None:
             from bagwise.reports.page import png
             from bagwise.reports.whiskers import shares_chart
@@ -338,15 +341,18 @@ def _say_bounds(is_relative: bool) -> None:
 _RANGES = {"95% interval": "interval", "bounds": "bounds"}
 
 
-def _write(out: Path, columns: Answer, force: bool) -> None:
+def _write(out: Path, columns: Answer, force: bool, escape_formulas: bool) -> None:
     from bagwise.storage.files import begins, refuse_foreign, write_atomically
+    from bagwise.tables.use.formulas import escaped
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    safe = escaped if escape_formulas else str
+    writer.writerow(map(safe, columns))
     first = text.getvalue().encode()
     for row in zip(*columns.values(), strict=True):
-        writer.writerow([f"{x:.8g}" if isinstance(x, float) else x for x in row])
+        cells = (safe(x) if isinstance(x, str) else x for x in row)
+        writer.writerow([f"{x:.8g}" if isinstance(x, float) else x for x in cells])
     place = output.place(out)
     if not isinstance(place, Path):
         place.write(text.getvalue().encode())

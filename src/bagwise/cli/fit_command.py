@@ -45,29 +45,29 @@ Files = Annotated[
     list[str],
     typer.Argument(
         metavar="FILES...",
-        help="CSV, TSV, Parquet or Arrow; several, a folder, or a pattern such as "
-        '"data/*.parquet"; also s3:// and gs://. Folders such as year=2020 add a column. Or a '
-        "table or query of a database: warehouse.duckdb::voters, "
-        "postgresql://ann@host/polls::voters. - is standard input, which is copied to a temporary "
-        "file first.",
+        help="CSV, TSV, Parquet or Arrow: one or more files, a folder, or a pattern such as "
+        '"data/*.parquet", on this machine or at s3:// or gs://. Folders such as year=2020 add a '
+        "column. Or a table or query of a database: warehouse.duckdb::voters, "
+        "postgresql://ann@host/polls::voters. Use - for standard input, which is first copied to a "
+        "temporary file.",
         show_default=False,
     ),
 ]
 Model = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="The folder that `bagwise fit` wrote.")
+    Path, typer.Argument(metavar="MODEL", help="Folder of a model from `bagwise fit`.")
 ]
 Bag = Annotated[
     list[str],
     typer.Option(
-        help="Column that says which bag a row is in; several with commas between. Where the same "
-        "rows are counted in several ways, give --bag and --labels for each.",
+        help="Column that names the bag of each row, or several columns separated by commas. If "
+        "the same rows are counted in several ways, give --bag and --labels for each.",
     ),
 ]
 Labels = Annotated[
     list[str],
     typer.Option(
-        help="File with the bag's columns and a column of counts or proportions for each class; "
-        "or with the bag, a class and a number in each row."
+        help="File with the counts or proportions of each bag: a column for each class, or a bag, "
+        "a class and a number in each row."
     ),
 ]
 RowCounts = Annotated[
@@ -75,20 +75,20 @@ RowCounts = Annotated[
     typer.Option(
         "--row-counts",
         metavar="COLUMN",
-        help="Column that says how many identical rows each row stands for, a whole number. If it "
-        "is not given, the column of the fit, where the table has it.",
+        help="Column with the number of identical rows that each row represents. Default: the "
+        "column used in fit, if the table has it.",
     ),
 ]
 Numbers = Annotated[
     list[LabelWord] | None,
     typer.Option(
         "--labels-are",
-        help="What the numbers are: counts sum to the bag's rows (* or empty: unknown), "
-        "proportions to 1 or 100; relative: counts of another total, whose shares are used; "
-        "noisy: see --noise; ranges: columns such as yes_low and yes_high, or cells such as 1-4; "
-        "rounded: shares, of which every count is possible that rounds to them; sample: counts of "
-        "larger groups, of which the rows are a random sample. auto, if it is not given, tells "
-        "counts from proportions. For several groupings, once for all or once for each.",
+        help="What the numbers are. auto: counts or proportions. counts: they sum to the "
+        "number of rows in the bag (* or empty: unknown). proportions: they sum to 1 or 100. "
+        "relative: counts with another total; only their shares are used. noisy: see --noise. "
+        "ranges: columns such as yes_low and yes_high, or cells such as 1-4. rounded: rounded "
+        "shares. sample: counts of larger groups, of which the rows are a random sample. With "
+        "several groupings, give it once for all or once for each. Default: auto.",
     ),
 ]
 NoiseOf = Annotated[
@@ -96,9 +96,9 @@ NoiseOf = Annotated[
     typer.Option(
         "--noise",
         metavar="KIND:WIDTH",
-        help="What noise the counts have: laplace:4 or discrete-laplace:4 (scale), gaussian:2.5 or "
-        "discrete-gaussian:2.5 (standard deviation). Or the privacy budget that it was made for: "
-        "laplace:epsilon=1, gaussian:epsilon=1,delta=1e-6,groupings=2.",
+        help="The noise of the counts: laplace:4 or discrete-laplace:4 (scale), gaussian:2.5 or "
+        "discrete-gaussian:2.5 (standard deviation). Or its privacy budget: laplace:epsilon=1, "
+        "gaussian:epsilon=1,delta=1e-6,groupings=2.",
     ),
 ]
 Clipped = Annotated[
@@ -106,12 +106,14 @@ Clipped = Annotated[
 ]
 Skip = Annotated[
     bool,
-    typer.Option("--skip-unmatched", help="Leave out bags that only one file has, and say so."),
+    typer.Option(
+        "--skip-unmatched", help="Leave out bags that are in only one of the files, and list them."
+    ),
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
-        help="Processes of Ray, each with one core and one thread; all cores if not given."
+        help="Number of Ray processes, each with one core and one thread. Default: all cores."
     ),
 ]
 
@@ -132,31 +134,31 @@ def fit(
     labels: Labels,
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     features: Annotated[
-        str | None, typer.Option(help="Columns to learn from; if not given, all but the bag's.")
+        str | None, typer.Option(help="Columns to use as features. Default: all except the bag's.")
     ] = None,
-    exclude: Annotated[str | None, typer.Option(help="Columns not to learn from.")] = None,
+    exclude: Annotated[str | None, typer.Option(help="Columns not to use as features.")] = None,
     categorical: Annotated[
-        str | None, typer.Option(help="Columns of numbers that are categories.")
+        str | None, typer.Option(help="Columns of numbers to read as categories.")
     ] = None,
     ordered: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN=LOW<...<HIGH",
-            help='A column of ordered categories, "size=S<M<L" for one; may be repeated.',
+            help='A column of ordered categories, such as "size=S<M<L". Can be repeated.',
         ),
     ] = None,
     context: Annotated[
         str | None,
         typer.Option(
-            help='Columns of bags to learn from, too: columns of the label file, or "mean(age)" '
-            "for the mean of a column of the rows over each bag; with commas between."
+            help="Features of bags, separated by commas: columns of the label file, or "
+            '"mean(age)" for the mean of a column of the rows over each bag.'
         ),
     ] = None,
     classes: Annotated[
         str | None,
         typer.Option(
-            help="Class columns of the label file; if not given, all but the bag's. yes,no is "
-            "right also where the file has numbers of yes alone: no has the rest."
+            help="Class columns of the label file. Default: all except the bag's. If the file only "
+            "has a column yes, yes,no gives the rest to no."
         ),
     ] = None,
     labels_are: Numbers = None,
@@ -166,21 +168,21 @@ def fit(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Column that says how many identical rows each row stands for, a whole number. It "
-            "is not a feature.",
+            help="Column with the number of identical rows that each row represents. It is not "
+            "used as a feature.",
         ),
     ] = None,
     row_labels: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Column with the labels of some rows, empty where they are not known; a labeled "
-            "row without a bag is a bag of its own.",
+            help="Column with the labels of some rows, and empty cells for the others. A labeled "
+            "row needs no bag.",
         ),
     ] = None,
     skip_unmatched: Skip = False,
     model: Annotated[
-        str, typer.Option(help="linear, mlp, or auto: the better on held-out bags.")
+        str, typer.Option(help="linear, mlp, or auto: the better one on held-out bags.")
     ] = "auto",
     method: Annotated[
         str,
@@ -190,52 +192,51 @@ def fit(
         ),
     ] = "cc",
     engine: Annotated[
-        str, typer.Option(help="Of rc and cc: auto, exact, bethe, multinomial, transport, device.")
+        str, typer.Option(help="For rc and cc: auto, exact, bethe, multinomial, transport, device.")
     ] = "auto",
     set_: Options = None,
     lr: Annotated[
-        float | None, typer.Option(help="Learning rate; if not given, chosen on held-out bags.")
+        float | None, typer.Option(help="Learning rate. Default: chosen on held-out bags.")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Passes over the bags; if not given, chosen likewise.")
+        int | None, typer.Option(help="Passes over the bags. Default: chosen on held-out bags.")
     ] = None,
     bag_effects: Annotated[
         bool,
         typer.Option(
             "--bag-effects",
-            help="Give each bag an intercept of its own, where bags differ by more than their rows "
-            "explain (a linear model).",
+            help="Give each bag its own intercept, for bags that differ by more than their rows "
+            "explain (linear model).",
         ),
     ] = False,
     joint: Annotated[
         bool | None,
         typer.Option(
             "--joint/--no-joint",
-            help="With several groupings: learn from all counts together, or from each grouping by "
-            "itself. If not given, as held-out bags prefer it.",
+            help="With several groupings: use all counts together, or each grouping separately. "
+            "Default: chosen on held-out bags.",
         ),
     ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="For a table larger than memory: how much of it may be used for the rows, 2GB for "
-            "one; with --ray by each worker. They are sorted by bag into a file, and learned from "
-            "there.",
+            help="For a table larger than memory: the memory that rows may use, such as 2GB; with "
+            "--ray, on each worker. The rows are sorted by bag into a file and read from there.",
         ),
     ] = None,
     store: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for that file, which is kept for another fit to the same table; if not "
-            "given, a hidden one beside the model, removed at the end.",
+            help="Folder for that file, which is kept for later fits to the same table. Default: a "
+            "hidden folder beside the model, removed at the end.",
         ),
     ] = None,
     keep_counts: Annotated[
         bool,
         typer.Option(
-            help="Keep the counts of single bags in the model's folder, for its report. Without "
-            "them it says less, and reveals less."
+            help="Store the counts of single bags in the model's folder, for the report. Without "
+            "them, the report shows less, and the folder reveals less."
         ),
     ] = True,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
@@ -245,22 +246,22 @@ def fit(
             metavar="FILE",
             is_eager=True,
             callback=_read_config,
-            help='TOML file with these options, for instance bag = "ward"; those given here win.',
+            help='TOML file with options, such as bag = "ward". The command line takes precedence.',
         ),
     ] = None,
     ray: Ray = False,
     ray_address: RayAddress = None,
     workers: Workers = None,
 ) -> None:
-    """Learn to classify rows from the label counts or proportions of their bags.
+    """Fit a classifier of rows to the label counts or proportions of their bags.
 
-    No row's label is needed, and counts need not be exact. Model, learning rate and number of
-    epochs are chosen by the likelihood of held-out bags. An interrupted fit
-    resumes when you rerun the command.
+    You need no labels of rows, and counts need not be exact. Model, learning rate and number of
+    epochs are chosen by the likelihood of held-out bags. An interrupted fit resumes when you rerun
+    the command.
 
-    With --ray or --ray-address and --model linear or --memory, the workers of a cluster share the
-    rows, each within that memory, and none comes here. Otherwise the learning rates and parts of
-    the bags that a perceptron is tried on are trained at the same time. The result is the same.
+    With Ray (--ray or --ray-address) and --model linear or --memory, the rows are divided among the
+    workers of a cluster. Otherwise the perceptrons that are tried are trained at the same time. The
+    result is the same.
     """
     from bagwise.cli.label_options import counts_given
     from bagwise.cli.terminal import show_fit

@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 DataDir = Annotated[
     Path | None,
-    typer.Option(help="Folder of data sets; looked at before $BAGWISE_DATA and the user's cache."),
+    typer.Option(help="Folder of data sets, searched before $BAGWISE_DATA and the user's cache."),
 ]
 
-Device = Annotated[str, typer.Option(help="Where models compute: cpu, cuda, cuda:1, mps.")]
+Device = Annotated[str, typer.Option(help="Device: cpu, cuda, cuda:1, mps.")]
 
 Runs = Annotated[
-    list[Path], typer.Argument(help="Folders with runs: of a sweep, single ones, or exported.")
+    list[Path], typer.Argument(help="Folders with runs: of a sweep, single runs, or exported runs.")
 ]
 
 _PAIR = "NAME=VALUE"
@@ -51,7 +51,7 @@ def _setting(name: str, metavar: str | None = None) -> Any:
 
 
 class Selection(StrEnum):
-    """What validation chooses epochs and learning rates by."""
+    """The criterion by which validation chooses epochs and learning rates."""
 
     accuracy = "accuracy"
     bag_loss = "bag_loss"
@@ -115,11 +115,11 @@ def train(
             "two_views, pvc, mixbag, pll_cc, cc_then_rc, cc_approx_then_rc_approx."
         ),
     ] = "cc",
-    bag_size: Annotated[int, typer.Option(help="Instances in a bag, K.")] = 16,
+    bag_size: Annotated[int, typer.Option(help="Number of instances in a bag, K.")] = 16,
     lr: Annotated[float, _setting("lr")] = _PAPER.lr,
     epochs: Annotated[int, _setting("epochs")] = _PAPER.epochs,
     seed: Annotated[int, _setting("seed")] = _PAPER.seed,
-    engine: Annotated[str, typer.Option(help="Of rc and cc: auto, exact or bethe.")] = "auto",
+    engine: Annotated[str, typer.Option(help="For rc and cc: auto, exact or bethe.")] = "auto",
     set_: Options = None,
     schedule: Annotated[str, _setting("schedule")] = _PAPER.schedule,
     optimizer: Annotated[str, _setting("optimizer")] = _PAPER.optimizer,
@@ -143,18 +143,18 @@ def train(
     workers: Annotated[
         int | None,
         typer.Option(
-            help="Processes of Ray that train together, each with one core and one thread; one for "
-            "each core if not given."
+            help="Number of Ray processes that train together, each with one core and one thread. "
+            "Default: one for each core."
         ),
     ] = None,
     device: Device = "cpu",
     data_dir: DataDir = None,
 ) -> None:
-    """Train on one data set, in random bags, by the paper's protocol.
+    """Train a network on one data set in random bags, with the paper's protocol.
 
-    An interrupted run resumes when you rerun the command. Several processes train it together,
-    to the same result, with --ray, which replaces those that are lost, or with torchrun
-    --nproc-per-node 4 -m bagwise train ...; see docs/workers.md.
+    An interrupted run resumes when you rerun the command. Several processes can train the model
+    together, with the same result: use --ray, which replaces lost processes, or torchrun
+    --nproc-per-node 4 -m bagwise train ... (see docs/workers.md).
     """
     from rich.table import Table
 
@@ -221,24 +221,27 @@ def train(
 
 @app.command(rich_help_panel=EXPERIMENTS)
 def sweep(
-    file: Annotated[Path, typer.Argument(help="A TOML file, see docs/sweeps.md.")],
+    file: Annotated[Path, typer.Argument(help="TOML file; see docs/sweeps.md.")],
     out: Annotated[Path, typer.Option(help="Folder for the runs.")],
     processes: Annotated[
-        int, typer.Option(help="Runs at a time, each with one thread; 0: one for each core.")
+        int,
+        typer.Option(
+            help="Number of runs at the same time, each with one thread. 0: one for each core."
+        ),
     ] = 0,
     ray: Ray = False,
     ray_address: RayAddress = None,
     done: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Folder with results, exported ones for instance, that count as done; may be "
+            help="Folder with results (also exported ones) that need not be run again. Can be "
             "repeated."
         ),
     ] = None,
     device: Device = "cpu",
     data_dir: DataDir = None,
 ) -> None:
-    """Do all runs of a sweep; those that are done are skipped, those that were stopped go on."""
+    """Run all runs of a sweep: finished ones are skipped, interrupted ones resume."""
     from bagwise.paper.ray_backend import ray_backend
     from bagwise.paper.sweep import local_backend, run_sweep, take_over
     from bagwise.paper.sweep_file import read_sweep
@@ -266,9 +269,10 @@ def sweep(
 @app.command(rich_help_panel=EXPERIMENTS)
 def table(
     runs: Runs,
-    format: Annotated[TableFormat, typer.Option(help="How to write it.")] = TableFormat.text,
+    format: Annotated[TableFormat, typer.Option(help="Format of the table.")] = TableFormat.text,
     select: Annotated[
-        Selection, typer.Option(help="What validation chooses epochs and rates by.")
+        Selection,
+        typer.Option(help="Criterion by which validation chooses epochs and learning rates."),
     ] = Selection.accuracy,
     paper: Annotated[bool, typer.Option("--paper", help="Add the paper's figures.")] = False,
     gap: Annotated[
@@ -277,8 +281,8 @@ def table(
 ) -> None:
     """Print results in the paper's layout: test accuracy, mean and standard deviation over seeds.
 
-    The best of a column is marked. A filled circle says that the best proposed method is
-    significantly better than this baseline, an empty one that it is worse (paired t-test, 5%).
+    The best figure of each column is marked. A filled circle means that the best proposed method is
+    significantly better than this baseline, an empty circle that it is worse (paired t-test, 5%).
     """
     from bagwise.paper.accuracy_table import key, render
     from bagwise.paper.datasets import published_name
@@ -300,13 +304,13 @@ def figures(
     runs: Runs,
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")],
     select: Annotated[
-        Selection, typer.Option(help="What validation chooses learning rates by.")
+        Selection, typer.Option(help="Criterion by which validation chooses learning rates.")
     ] = Selection.accuracy,
     force: Force = False,
 ) -> None:
     """Draw the paper's figures from runs: training, weights and test accuracy by epoch.
 
-    Earlier figures are replaced, other files only with --force.
+    Earlier figures are replaced; other files only with --force.
     """
     from bagwise.paper.figures import draw_figures
 
@@ -321,10 +325,10 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder for runs.csv and epochs.csv.")],
     force: Force = False,
 ) -> None:
-    """Write runs as two CSV files, which `table` and `figures` read like the runs themselves.
+    """Export runs to two CSV files, which `table` and `figures` can read.
 
-    runs.csv: settings, chosen epochs, accuracies, seconds and versions; epochs.csv: the histories.
-    Earlier ones are replaced, other files of these names only with --force.
+    runs.csv contains settings, chosen epochs, accuracies, seconds and versions; epochs.csv contains
+    the histories. Earlier exports are replaced; other files of these names only with --force.
     """
     from bagwise.paper.export import export_runs
     from bagwise.storage.locks import only_one

@@ -11,6 +11,7 @@ import typer
 from bagwise.cli.app import (
     TABLES,
     Force,
+    Formulas,
     Ray,
     RayAddress,
     app,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 Keep = Annotated[
     str | None,
-    typer.Option(help="Columns to copy to the output; if not given, all that are not features."),
+    typer.Option(help="Columns to copy to the output. Default: all that are not features."),
 ]
 
 
@@ -50,22 +51,22 @@ def predict(
     out: Annotated[
         Path,
         typer.Option(
-            help="File for the predictions: .parquet, .csv or .tsv; - for CSV on standard output; "
-            "with Ray a folder, for a Parquet file of each input."
+            help="File for the predictions: .parquet, .csv or .tsv, or - for CSV on standard "
+            "output. With Ray, a folder for one Parquet file per input file."
         ),
     ],
     bag: Annotated[
         str | None,
         typer.Option(
-            help="The bag's columns. A model with bag effects finds them by itself if they have "
-            "the names that they had in fit."
+            help="Columns that name the bag. Not needed for a model with bag effects if they have "
+            "the same names as in fit."
         ),
     ] = None,
     labels: Annotated[
         str | None,
         typer.Option(
-            help="File with the known counts or shares of the bags that these rows are new rows "
-            "of, in the form that fit takes."
+            help="File with known counts or shares of the bags of these new rows, in the same form "
+            "as for fit."
         ),
     ] = None,
     labels_are: Numbers = None,
@@ -74,23 +75,23 @@ def predict(
     skip_unmatched: Skip = False,
     keep: Keep = None,
     force: Force = False,
+    escape_formulas: Formulas = False,
     ray: Ray = False,
     ray_address: RayAddress = None,
     workers: Workers = None,
 ) -> None:
     """Predict the label of each row, and the probability of each class.
 
-    The output has the rows in their order, the columns that are not features, `label`, and `p_...`
-    for each class. The input may be larger than memory. Earlier predictions of such a model are
-    replaced, another file only with --force.
+    The output has the rows in the same order, with the columns that are not features, `label`, and
+    `p_...` for each class. The input may be larger than memory. Earlier predictions of such a model
+    are replaced; other files only with --force.
 
-    Where rows are new, but their bags' shares are known (new pupils of schools with known results),
-    --bag and --labels take these into account, as far as bags differ by more than their rows
-    explain. Where the rows are the very ones that were counted, use `label`.
+    If the rows are new but the shares of their bags are known (new pupils of schools with known
+    results), use --bag and --labels. If the rows are the same that were counted, use `label`.
 
-    With --ray or --ray-address many files are read at the same time, and --out is a folder: its
-    Parquet files, in the order of their names, have the rows of the input in their order. --force
-    replaces also a folder of other files, but none with folders in it.
+    With --ray or --ray-address, several files are read at the same time, and --out is a folder. Its
+    Parquet files, sorted by name, have the rows in the order of the input. --force also replaces a
+    folder of other files, but not one that contains folders.
     """
     from bagwise.cli.terminal import show_bags_used, show_doubts, show_surprises, show_written
     from bagwise.table_model import load
@@ -130,6 +131,7 @@ def predict(
                 out=output.place(out),
                 keep=keep,
                 force=force,
+                escape_formulas=escape_formulas,
                 progress=output.for_people,
             )
     output.result(written)
@@ -147,7 +149,7 @@ def label(
     out: Annotated[
         Path,
         typer.Option(
-            help="File for the labels: .parquet, .csv or .tsv; - for CSV on standard output."
+            help="File for the labels: .parquet, .csv or .tsv, or - for CSV on standard output."
         ),
     ],
     keep: Keep = None,
@@ -158,24 +160,24 @@ def label(
     row_labels: Annotated[
         str | None,
         typer.Option(
-            help="Column with labels of some rows, empty where they are not known: they are kept."
+            help="Column with the labels of some rows, which are kept; empty cells for the others."
         ),
     ] = None,
     skip_unmatched: Skip = False,
     force: Force = False,
+    escape_formulas: Formulas = False,
 ) -> None:
-    """Label the rows of bags whose counts are known, so that the labels have exactly these counts.
+    """Label rows of bags with known counts, so that the labels have exactly these counts.
 
-    `p_...` is the probability of each class given the bag's counts, and `most_probable` the class
-    that has the largest: take it where single rows matter. `label` is that
-    of the most probable labeling of the bag with exactly its counts: take it where totals matter.
-    Where counts are not exact (noisy, ranges, rounded, sample, unknown), it is the most probable
-    one given what is known of them, and totals need not be those of the file. Earlier labels of
-    such a model are replaced, another file only with --force.
+    `p_...` is the probability of each class given the bag's counts, and `most_probable` is the most
+    probable class: use it if single rows matter. `label` comes from the most probable labeling of
+    the whole bag with exactly its counts: use it if totals matter. If counts are not exact (noisy,
+    ranges, rounded, sample, unknown), the totals of `label` may differ from the file. Earlier
+    labels of such a model are replaced; other files only with --force.
 
-    With several groupings (--bag and --labels for each), the probabilities are given the counts of
-    all of them, and `label` has the counts of the first. With --row-counts, `n_...` takes the place
-    of `label`: how many of the rows that a row stands for have each label.
+    With several groupings (--bag and --labels for each), the probabilities take the counts of all
+    groupings into account, and `label` has the counts of the first. With --row-counts, there is
+    `n_...` instead of `label`: how many of the represented rows have each label.
     """
     from bagwise.cli.label_options import counts_given
     from bagwise.cli.terminal import show_label_columns, show_unused_labels, show_written
@@ -196,6 +198,7 @@ def label(
             out=output.place(out),
             keep=keep,
             force=force,
+            escape_formulas=escape_formulas,
             progress=output.for_people,
         )
     output.result(written)
@@ -214,8 +217,8 @@ def evaluate(
 ) -> None:
     """Compare predictions with true labels: accuracy, AUC, classes, calibration, confusion.
 
-    Beside them stands what one gets without a model. Rows without a label are left out and counted.
-    A model with bag effects uses those of its bags, where the table has the bag's columns.
+    For comparison, it also shows the scores of simple guesses. Rows without a label are left out
+    and counted. A model with bag effects uses them if the table has the bag's columns.
     """
     from bagwise.cli.terminal import show_scores
     from bagwise.table_model import load

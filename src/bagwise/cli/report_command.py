@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 @app.command(rich_help_panel=TABLES)
 def report(
     folder: Annotated[
-        Path, typer.Argument(help="A model that `bagwise fit` wrote, or the runs of a sweep.")
+        Path,
+        typer.Argument(help="Folder of a model from `bagwise fit`, or of the runs of a sweep."),
     ],
     data: SomeFiles = None,
     by: Annotated[
-        str | None, typer.Option(help="Columns that make groups whose shares are shown.")
+        str | None, typer.Option(help="Columns that define groups; their shares are shown.")
     ] = None,
     bag: SomeBag = None,
     labels: SomeLabels = None,
@@ -35,18 +36,18 @@ def report(
     clipped: Clipped = False,
     row_counts: RowCounts = None,
     skip_unmatched: Skip = False,
-    out: Annotated[Path, typer.Option(help="File for the page; - for standard output.")] = Path(
+    out: Annotated[Path, typer.Option(help="File for the page, or - for standard output.")] = Path(
         "report.html"
     ),
     force: Force = False,
 ) -> None:
     """Write one HTML page about a model, or about the runs of a sweep.
 
-    Of a model: what was learned and how far to trust it, the effects of columns, predicted and true
-    proportions of held-out bags, calibration, the most surprising bags, and the command to do it
-    again; with rows, also shares of groups (--by) and the importance of each column (--bag and
-    --labels). Of runs: their tables and figures. An earlier report is replaced, another file only
-    with --force.
+    For a model, the page shows the verdict and its limitations, the effects of columns, predicted
+    and true proportions of held-out bags, calibration, the most surprising bags, and the command
+    that fitted it. With rows, it also shows shares of groups (--by) and the importance of each
+    column (--bag and --labels). For runs, it shows their tables and figures. An earlier report is
+    replaced; other files only with --force.
     """
     from bagwise.cli.messages import word_option
     from bagwise.cli.paper_commands import read_some

@@ -37,7 +37,7 @@ class SharedRows(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BagData:
-    """Instances sorted by bag, the bags' label counts, and the labels where they are known.
+    """Instances sorted by bag, the bags' label counts, and known labels.
 
     Where several groupings count the same instances, `BagData.of_groupings` makes it.
 

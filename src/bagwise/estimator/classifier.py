@@ -23,6 +23,7 @@ from bagwise.estimator.bag_folds import split_bags
 from bagwise.estimator.calibration import calibrate
 from bagwise.estimator.defaults import share_held_out
 from bagwise.estimator.given_bags import given_bags
+from bagwise.estimator.initial_weights import placed_by_content
 from bagwise.estimator.maximum_likelihood import fit_by_likelihood, fits_by_likelihood
 from bagwise.estimator.parameters import fold_seed, new_method, new_seed, training_options
 from bagwise.estimator.prediction import Predictions
@@ -59,7 +60,7 @@ SAMPLE = 10_000  # instances that are looked at where not all are in memory
 
 
 class LLPClassifier(Predictions):
-    """A classifier of instances, learned from the label counts or proportions of bags.
+    """A classifier of instances, trained on the label counts or proportions of bags.
 
     A linear model with the method cc and the engine auto is fitted by maximum likelihood: the ridge
     is chosen on held-out bags, and there are no rate, no epochs and no chance.
@@ -369,6 +370,8 @@ class LLPClassifier(Predictions):
             body = copy.deepcopy(self.model)
         else:
             body = make_model(self.model, shape, n_classes)
+            if self.model in ("linear", "mlp") and len(shape) == 1 and not plain:
+                placed_by_content(body, inputs, data.bags.expected_counts.sum(axis=0))
         if not self.standardize:
             return nn.Sequential(nn.Identity(), body)
         return nn.Sequential(Standardize.of(inputs, plain, copies), body)

@@ -214,7 +214,7 @@ def dllp_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean"
 
 
 def pvc_loss(logits: torch.Tensor, bags: Bags, *, reduction: Reduction = "mean") -> torch.Tensor:
-    """PVC: the likelihood of each class's count apart from the others'.
+    """PVC: the likelihood of each class's count, separately.
 
         loss = -1/N sum over bags of sum_c log P(N_c = n_c),     P under softmax(logits)
 

@@ -21,9 +21,10 @@ def device_posterior(
     """P(S|X) and P(Y_k = c | S, X) on the device of the tensor, which the host never waits for.
 
     Small lattices are computed exactly, by shifts and sums of all bags together. Other bags are
-    computed by belief propagation as `bethe` has it, with all classes at once: 8 damped rounds,
-    the correction, and 5 rounds. The messages come from the counts' characteristic functions. A bag
-    in which two classes occur is exact that way.
+    computed by belief propagation as `bethe` has it, with all classes at once: 4 damped rounds,
+    the correction, and 4 rounds. They begin with a factor for each class that makes the expected
+    counts the bag's, nearly. The messages come from the counts' characteristic functions. A bag in
+    which two classes occur is exact that way.
 
     There is no branch on a number and no shape that depends on one. What depends on sizes and
     counts is decided on the host and sent once, see `Bags.to`. `auto` takes this engine for tensors

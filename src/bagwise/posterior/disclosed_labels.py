@@ -83,7 +83,7 @@ def disclosure(
     level: float = 0.99,
     by_program: bool | None = None,
 ) -> Disclosure:
-    """How many labels of single rows a set of published counts gives away.
+    """Find out how many labels of single rows published counts reveal.
 
     A label is given away with some probability if a reader who knows `log_probs` of the rows and
     all counts holds it for more probable than `level`. It is proved if no labels of the rows have

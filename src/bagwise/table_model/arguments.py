@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from bagwise.errors import InputTypeError
 
-OUTPUT = ("keep", "force")  # of predictions that go to a file or a stream
+OUTPUT = ("keep", "force", "escape_formulas")  # of predictions that go to a file or a stream
 
 
 def check_arguments(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from bagwise.errors import InputError, warn_user
+from bagwise.errors import InputError, harmless, warn_user
 from bagwise.table_model.answers import effect_columns, importance_columns, share_columns
 from bagwise.table_model.arguments import OUTPUT, check_arguments
 from bagwise.table_model.pictures import Names, Pictures
@@ -29,7 +29,7 @@ Out = str | Path | IO[bytes]
 
 
 class TableModel(Pictures):
-    """A model fitted to a table; `bagwise.fit` makes one, `bagwise.load` reads one.
+    """A model fitted to a table, from `bagwise.fit` or `bagwise.load`.
 
     Rows may be data frames or paths, as for `bagwise.fit`. What comes back is of the kind that was
     given, with the index of a pandas frame; for paths it is pandas if that is installed, else
@@ -66,7 +66,7 @@ class TableModel(Pictures):
             **known: `bag`, the bag's columns, for models with bag effects whose bags have other
                 columns here than in the fit; `bag`, `labels`, `labels_are` and `skip_unmatched`
                 where these are new rows of bags whose counts or shares are known. With `out`,
-                `keep`, `force` and `progress`, see `bagwise predict --help`.
+                `keep`, `force`, `escape_formulas` and `progress`, see `bagwise predict --help`.
         """
         if out is not None:
             check_arguments("predict", known, _PREDICT)
@@ -144,7 +144,7 @@ class TableModel(Pictures):
             skip_unmatched: leave out bags that only one of the tables has.
             out: a file or stream for the labels, see `predict`; what comes back is then a
                 `Written`.
-            **place: with `out`, `keep`, `force` and `progress`.
+            **place: with `out`, `keep`, `force`, `escape_formulas` and `progress`.
         """
         from bagwise.tables.use.label import label_table
 
@@ -290,7 +290,8 @@ class TableModel(Pictures):
 
     def summary(self) -> Summary:
         """What was learned from, what was left out and chosen, and how far to trust it."""
-        return Summary(fit_words.summary(self.facts, self.fitted.columns.left_out))
+        text = fit_words.summary(self.facts, self.fitted.columns.left_out)
+        return Summary(harmless(text, line_breaks=True))
 
     def report(self, path: str | Path, *, force: bool = False) -> None:
         """Write an HTML page about the model.
@@ -309,7 +310,8 @@ class TableModel(Pictures):
         self.fitted.save(Path(folder))
 
     def __repr__(self) -> str:
-        classes = ", ".join(self.classes[:4]) + (", ..." if len(self.classes) > 4 else "")
+        named = harmless(", ".join(self.classes[:4]))
+        classes = named + (", ..." if len(self.classes) > 4 else "")
         try:
             facts = self.facts
         except InputError:  # of a damaged fit.json
@@ -352,11 +354,9 @@ class Summary(str):
         return str(self)
 
 
-def _destination(
-    out: Out | Collected, keep: Names | None = None, force: bool = False
-) -> Destination:
+def _destination(out: Out | Collected, keep: Names | None = None, **options: bool) -> Destination:
     kept = None if keep is None else columns_of(keep)
-    return Destination(Path(out) if isinstance(out, str) else out, kept, force)
+    return Destination(Path(out) if isinstance(out, str) else out, kept, **options)
 
 
 def _warn_of(surprises: Surprises) -> None:

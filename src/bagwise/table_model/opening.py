@@ -8,7 +8,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bagwise.errors import InputTypeError
+from bagwise.errors import InputTypeError, harmless
 from bagwise.table_model.arguments import check_arguments
 from bagwise.table_model.model import TableModel
 from bagwise.table_model.pictures import Names
@@ -47,51 +47,49 @@ def fit(
     progress: bool = True,
     **more: Any,
 ) -> TableModel:
-    r"""Learn to classify the rows of a table from the label counts or proportions of their bags.
+    r"""Fit a classifier of the rows of a table to the label counts or proportions of their bags.
 
-    Columns that say nothing are left out: `TableModel.summary()` lists them with the bags that were
-    skipped, and so does `logging` at level INFO.
+    Columns without information are left out. `TableModel.summary()` lists them and the bags that
+    were skipped, and so does `logging` at level INFO.
 
     Args:
-        rows: the table: a data frame (pandas, polars, pyarrow or anything else that speaks Arrow),
-            or CSV, TSV, Parquet and Arrow files: a path, a folder, a pattern, a URI (s3://, gs://)
-            or a list of these; or a table or query of a database, "warehouse.duckdb::voters".
-        bag: the column that says which bag a row is in; several where it takes several.
-        labels: what is known of each bag: a frame or a file with the bag's columns and a column of
-            counts or proportions for each class; or with the bag, a class and a number in each row.
-            The bag's columns may be the index of a pandas frame, or, with the class, that of a
-            pandas series: `rows.groupby("ward")["label"].value_counts()`. Where the same rows are
-            counted in several ways, a table for each, by the bag's columns: `{"ward": by_ward,
-            "age_group": by_age}`; `bag` is then left out.
-        labels_are: what the numbers are: "counts", "proportions", "relative" (counts of another
-            total), or how they are known where they are not exact: `bagwise.Laplace(4)`, "ranges",
-            "rounded", "sample". "auto" tells counts from proportions. Of several groupings it may
-            differ: `{"age_group": bagwise.Laplace(4)}`.
-        classes: class columns of `labels`; all but the bag's if not given.
-        row_labels: a column with the labels of some rows, empty where they are not known.
-        weights: a column of whole numbers, how many identical rows each row stands for. It is no
-            feature.
-        features: the columns to learn from; all but the bag's if not given.
-        exclude: columns not to learn from.
-        categorical: columns of numbers that are categories.
-        ordered: columns of ordered categories: {"size": ["S", "M", "L"]}.
-        context: columns of bags to learn from, beside those of rows: columns of `labels`, and
-            `"mean(age)"` for the mean of a column of the rows over each bag. They can absorb
-            differences between bags; `summary()` says whether held-out bags become more likely.
-        skip_unmatched: leave out bags that only one of the tables has; otherwise they are an error.
+        rows: the table: a data frame (pandas, polars, pyarrow or another Arrow table), or CSV, TSV,
+            Parquet and Arrow files: a path, a folder, a pattern, a URI (s3://, gs://) or a list of
+            these. Or a table or query of a database, such as "warehouse.duckdb::voters".
+        bag: the column that names the bag of each row, or several columns.
+        labels: the counts or proportions of each bag: a frame or a file with the bag's columns and
+            a column for each class, or with a bag, a class and a number in each row. The bag's
+            columns may be the index of a pandas frame, or, with the class, that of a pandas series:
+            `rows.groupby("ward")["label"].value_counts()`. If the same rows are counted in several
+            ways, a table for each, by the bag's columns: `{"ward": by_ward, "age_group": by_age}`;
+            `bag` is then left out.
+        labels_are: what the numbers are: "counts", "proportions" or "relative" (counts with another
+            total); for inexact counts, a noise such as `bagwise.Laplace(4)`, "ranges", "rounded" or
+            "sample". "auto" chooses between counts and proportions. Groupings may differ:
+            `{"age_group": bagwise.Laplace(4)}`.
+        classes: class columns of `labels`. Default: all except the bag's.
+        row_labels: a column with the labels of some rows, and empty cells for the others.
+        weights: a column with the number of identical rows that each row represents. It is not used
+            as a feature.
+        features: columns to use as features. Default: all except the bag's.
+        exclude: columns not to use as features.
+        categorical: columns of numbers to read as categories.
+        ordered: columns of ordered categories, such as `{"size": ["S", "M", "L"]}`.
+        context: features of bags: columns of `labels`, or `"mean(age)"` for the mean of a column of
+            the rows over each bag. `summary()` says whether they make held-out bags more likely.
+        skip_unmatched: leave out bags that are in only one of the tables, instead of an error.
         model: "linear", "mlp", or "auto", the better one on held-out bags.
-        bag_effects: give each bag an intercept of its own (linear model).
+        bag_effects: give each bag its own intercept (linear model).
         seed: random seed.
-        out: a folder in which the model is saved; an interrupted fit resumes from there.
-        memory: for files larger than memory, how much of it may be used: "2GB". Not for frames.
-        progress: show progress bars, on a terminal or in a notebook.
-        **more: `joint`, with several groupings: learn from all counts together (True), from each
-            grouping by itself (False), or as held-out bags prefer it (None); how models are trained
-            step by step (`method`, `engine`, `method_options`, `lr`, `epochs`); where the work is
-            done (`store`, `ray`, `workers`, `limits`, `command`), and whether the model keeps the
-            counts of single bags (`keep_counts`), see `bagwise.tables.fit_options`. `ray=True` is
-            Ray on this machine, and `ray="HOST:PORT"` a cluster, whose workers share the rows with
-            `memory`, or of a linear model.
+        out: a folder for the model. An interrupted fit resumes from there.
+        memory: for files larger than memory, the memory that rows may use, such as "2GB".
+        progress: show progress bars in a terminal or notebook.
+        **more: further options, see `bagwise.tables.fit_options`. `joint`: with several groupings,
+            use all counts together (True) or each grouping separately (False); None lets held-out
+            bags choose. `method`, `engine`, `method_options`, `lr` and `epochs`: how models are
+            trained step by step. `ray=True` uses Ray on this machine, `ray="HOST:PORT"` a cluster;
+            `workers` is their number. `store`: a folder for sorted rows. `keep_counts`: whether the
+            model stores the counts of single bags. `limits` and `command` are for internal use.
 
     >>> import pyarrow as pa
     >>> rows = pa.table({"ward": ["A", "B", "C", "D"] * 3, "age": [20, 60, 30, 65, *range(30, 38)]})
@@ -140,7 +138,7 @@ def fit(
     options_of_model = ModelOptions(model, bag_effects, joint, steps)
     fitted = fit_table(rows, counts, columns, options_of_model, work)
     for line in fit_words.left_out(fitted.facts, fitted.columns.left_out):
-        _log.info(line)
+        _log.info(harmless(line))
     return TableModel(fitted, FrameMaker(FrameMaker.like(rows).kind))
 
 
@@ -167,7 +165,7 @@ def _ray_of(given: Any, workers: int | None) -> Any:
 
 
 def load(folder: str | Path) -> TableModel:
-    """A model that `fit` or `TableModel.save` has written.
+    """Load a model that `fit` or `TableModel.save` has written.
 
     >>> load("model")
     Traceback (most recent call last):

@@ -49,7 +49,7 @@ def instances_that_fit(
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
             kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
+        return tensor.detach()  # the output of an operation would keep its own graph for good
 
     was_training = model.training
     model.eval()  # leaves the statistics of batch normalization alone

@@ -200,11 +200,13 @@ def _reason(error: BaseException | None) -> str:
 
 
 def _join(tell: dict[str, Any]) -> None:
-    """What a worker does. Ray Train made the process group, and ends it."""
+    """What a worker does. Ray Train made the process group, and begins again if one fails."""
     import ray
 
     torch.set_num_threads(1)
     board, device = tell["board"], tell["device"]
+    if _read(board).said:  # in place of workers that failed: it would be the same this time
+        return
     if device.startswith("cuda"):
         from ray.train.torch import get_device
 
@@ -219,14 +221,9 @@ def _join(tell: dict[str, Any]) -> None:
         if dist.get_rank() == 0:
             ray.get(board.end.remote())
     except Exception as error:
-        if _is_lost_connection(error):
-            if not _read(board).said:
-                raise  # another worker is gone, and Ray Train begins again
-            return
-        # It would be the same the next time. The others learn of it by the closed connection.
-        ray.get(board.fail.remote(_message(error), not isinstance(error, WorkerError)))
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        if not _is_lost_connection(error):
+            ray.get(board.fail.remote(_message(error), not isinstance(error, WorkerError)))
+        raise RuntimeError(_message(error)) from None  # so that Ray Train ends the others, too
 
 
 def _is_lost_connection(error: Exception) -> bool:

@@ -20,10 +20,10 @@ def survey_weights(name: str, whole: bool) -> BagwiseWarning:
     counts = (
         " Say ",
         Option("weights", name),
-        " if it is the number of identical rows that each row stands for.",
+        " if it is the number of identical rows that each row represents.",
     )
     return BagwiseWarning(
-        f"the column {name!r} looks like survey weights, but is learned from like any other, and "
+        f"the column {name!r} looks like survey weights, but is used as an ordinary feature, and "
         "every row counts once. Leave it out with ",
         Option("exclude", name),
         " if it is not a feature.",
@@ -35,16 +35,16 @@ def codes_of_missing(values: Sequence[str], rows: float, estimated: bool) -> str
     """Numbers such as 999 that stand for missing ones."""
     return (
         f"{_rows(rows, estimated)} {' or '.join(values)}, far from all other values, which is "
-        "taken for missing; empty these cells, or mend them if it is a mistake."
+        "read as missing; empty these cells, or correct them if it is a mistake."
     )
 
 
 def far_values(farthest: str, ends: Sequence[str], rows: float, estimated: bool) -> str:
     """Numbers beyond where all others end."""
     return (
-        f"{_rows(rows, estimated)} values far from all others, such as {farthest}, which are taken "
-        f"for {' or '.join(ends)}, where the others end; mend these cells if they are mistakes, or "
-        "empty them."
+        f"{_rows(rows, estimated)} values far from all others, such as {farthest}, which are read "
+        f"as {' or '.join(ends)}, where the others end; correct these cells if they are mistakes, "
+        "or empty them."
     )
 
 
@@ -55,15 +55,15 @@ def _rows(rows: float, estimated: bool) -> str:
 def hashed(values: int, more: bool, own: int, shared: int) -> str:
     """Too many categories for a column each."""
     return (
-        f"it has {'more than ' * more}{values:,} different values; the {own} most frequent have a "
-        f"column each, the others are hashed into {shared} columns."
+        f"it has {'more than ' * more}{values:,} different values; the {own} most frequent get a "
+        f"column each, and the others are hashed into {shared} columns."
     )
 
 
 def day_or_month(example: str) -> str:
     """Dates that can be read in two ways."""
     return (
-        f"nothing tells the day from the month in dates such as {example!r}, so they are taken for "
+        f"day and month cannot be told apart in dates such as {example!r}, so they are read as "
         "categories; write 2021-12-31, or 31.12.2021 with the day first."
     )
 
@@ -71,8 +71,8 @@ def day_or_month(example: str) -> str:
 def no_date(example: str) -> str:
     """A text among dates that is none."""
     return (
-        f"it is taken for categories, not for dates, as {example!r} is none that is known; write "
-        "2020-12-31 or 31.12.2020, in every row."
+        f"it is read as categories, not as dates, because {example!r} is not a known form of date; "
+        "write 2020-12-31 or 31.12.2020 in every row."
     )
 
 

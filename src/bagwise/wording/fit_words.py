@@ -85,7 +85,7 @@ def _coefficients(facts: FitFacts) -> str:
         return ""
     return (
         f"It has {_coefficients_from_bags(facts)}, which do not determine them all: probabilities "
-        "of single rows rest partly on the prior, and intervals may be too narrow."
+        "of single rows depend partly on the prior, and intervals may be too narrow."
     )
 
 
@@ -104,7 +104,7 @@ def coefficients_note(facts: FitFacts, of_intervals: bool = False) -> str:
     if of_intervals and "many_coefficients" in facts.limitations:
         return f"{_coefficients_from_bags(facts)}: intervals may be too narrow."
     if facts.is_undetermined:
-        rest = "probabilities of single rows rest partly on the prior."
+        rest = "probabilities of single rows depend partly on the prior."
         return f"{_coefficients_from_bags(facts)}: {rest}"
     return ""
 

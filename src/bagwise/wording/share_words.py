@@ -15,8 +15,8 @@ _LONGEST = 40  # letters of a group
 
 ROBUSTNESS = (
     "Robustness: how strong a hidden difference between bags must be to bring the share to that of "
-    "all rows. It is the percentage that the difference must explain of what the model misses in "
-    "the bags' counts, and of how bags differ in these rows."
+    "all rows. It is the percentage that the hidden difference must explain, both of what the "
+    "model misses in the bags' counts and of how bags differ in these rows."
 )
 
 
@@ -40,7 +40,7 @@ def notes(found: Sequence[GroupShare]) -> list[str]:
     untold = list(dict.fromkeys(s.group for s in found if s.hardly_told))
     if untold:
         said.append(
-            f"The bags say little about {_groups(untold)}: the share there rests on the prior."
+            f"The bags say little about {_groups(untold)}: the share there depends on the prior."
         )
     labels = list(dict.fromkeys(s.label for s in found))
     shown = labels[1:] if len(labels) == 2 else labels  # the other class is the mirror image

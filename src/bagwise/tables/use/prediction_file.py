@@ -24,6 +24,7 @@ from bagwise.tables.read.row_source import RowSource
 from bagwise.tables.read.source import open_rows
 from bagwise.tables.read.table_files import TableFile, local
 from bagwise.tables.use.copied_types import copied
+from bagwise.tables.use.formulas import escaped_batch
 
 LABEL, MOST_PROBABLE = "label", "most_probable"
 _KINDS = (".parquet", ".pq", ".csv", ".tsv")
@@ -53,11 +54,13 @@ class Destination:
         out: a file (.parquet, .csv or .tsv), a stream of bytes, which gets CSV, or `Collected`.
         keep: columns to copy; None for those that are not features.
         force: replace a file even if Bagwise did not write it; an input is never replaced.
+        escape_formulas: in CSV, put ' before text that a spreadsheet would take for a formula.
     """
 
     out: Path | IO[bytes] | Collected
     keep: Sequence[str] | None = None
     force: bool = False
+    escape_formulas: bool = False
 
     def check(self, inputs: Sequence[TableFile], classes: Sequence[str]) -> None:
         """Refuse a file that cannot be written, or should not be."""
@@ -186,6 +189,12 @@ def writer_of(
     out = to.out
     if isinstance(out, Collected):
         yield lambda *parts: out.batches.append(batch_of(*parts))
+        return
+    is_text = not isinstance(out, Path) or out.suffix.lower() in (".csv", ".tsv")
+    if to.escape_formulas and is_text:
+        first = escaped_batch(pa.RecordBatch.from_pylist([], schema=schema))
+        with _file_writer(out, first.schema, types) as writer:
+            yield lambda *parts: writer.write_batch(escaped_batch(batch_of(*parts)))
         return
     with _file_writer(out, schema, types) as writer:
         yield lambda *parts: writer.write_batch(batch_of(*parts))
