@@ -4,8 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/ready-dev
 CONSTRAINTS := constraints.txt
+MINUTES ?= 60
 
-.PHONY: help demo test test-slow test-all test-lowest fuzz soak audit lint types docs bench dist clean
+.PHONY: help demo test test-slow test-all test-lowest fuzz crash soak audit lint types docs bench dist clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -25,17 +26,20 @@ test-lowest: ## run `make test` with the lowest versions that pyproject.toml all
 	$(MAKE) test VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt \
 	  ARGS="-W ignore::DeprecationWarning"  # of old packages beside newer ones they use
 
-fuzz: $(READY) ## search at random for what breaks: properties, engines, damaged files (an hour)
+fuzz: $(VENV)/ready-fuzz ## search at random for what breaks, for MINUTES=60; then write results/reliability
 	BAGWISE_PROFILE=fuzz $(BIN)/python -m pytest tests/test_properties.py tests/test_bags.py tests/test_auto.py
-	$(BIN)/python fuzz/engines.py
-	$(BIN)/python fuzz/files.py
+	$(BIN)/python fuzz/run.py --minutes $(MINUTES)
+	$(BIN)/python fuzz/log.py
 
-MINUTES ?= 60
 soak: $(READY) ## random work in one process for MINUTES=60: memory, files and threads must not grow
 	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) --log
 
 audit: .venv-audit/ready ## look up known weaknesses of the pinned dependencies (needs the network)
 	.venv-audit/bin/pip-audit --no-deps --disable-pip -r $(CONSTRAINTS)
+
+crash: $(READY) ## kill, disturb and crowd commands at every operation on files (half an hour; Linux)
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python fuzz/crash.py
+	$(BIN)/python benchmarks/reliability_page.py
 
 lint: $(READY) ## check style and formatting
 	$(BIN)/ruff check .
@@ -72,6 +76,7 @@ clean: ## remove the environment, caches and compiled kernels
 extras_demo := torch,plots
 extras_dev := dev
 extras_docs := docs
+extras_fuzz := fuzz
 
 $(VENV)/ready-%: pyproject.toml $(CONSTRAINTS)
 	@test -e $(BIN)/python || test -e $(BIN)/python.exe || $(PYTHON) -m venv $(VENV)

@@ -26,6 +26,14 @@ _NASTY = [
     *('"<b>$x_{$|"', '"a\\nb"', '"\\ud800"', '"' + "y" * 5000 + '"', "[1]", "[[]]", "{}", _DEEP),
     *('{"a": 1}', '["a", "a"]', '"1"', '"cc"', '"meta"', "[null]", "10000000", "[1e308, 2]"),
 ]
+_CELLS = [  # of label files, and of tables as people and spreadsheets write them
+    *("", "*", "-", "nan", "NA", "#N/A", "<5", "< 5", "0-4", "4-0", "5+", ">=1,000", "≤10", "<0"),
+    *("fewer than 5", "1 to 4", "1..4", "over 9", "1,234", "1.234", "1.234,5", "1 234", "1_0"),
+    *(" 1", "1 ", "+1", "--1", "1e3", "0x10", "٣", "½", "12 %", "100%", "0,25", ".5", "5.", "1/2"),
+    *("true", "No", "2020-02-30", "31.12.2020", "12/31/20", "24:00", "2020-01-01T00:00:00Z"),
+    *("<" + "9" * 16, "9" * 15, "1e308", "-1e308", "1e-320", "-0", "=1+1", "\x1b[31m", "a\nb"),
+    *("\x00", "\u202e", "\ufeff", "ward", "no", "yes_low", "total", "x" * 300),
+]
 _NASTY_TOML = ["nan", "inf", "1979-05-27", "{a = 1}", "'x'", '["cc", 1]', "[0.1, true]", "-0.0"]
 
 
@@ -36,7 +44,10 @@ def damaged(content: bytes, kind: str, rng: Random) -> bytes:
         way = of_kind.get(kind, _bytes) if rng.random() < 0.75 else _bytes
         try:
             content = way(content, rng)
-        except (ValueError, LookupError, RecursionError, struct.error, SafetensorError):
+        except (
+            *(ValueError, LookupError, RecursionError),
+            *(struct.error, csv.Error, SafetensorError),
+        ):
             content = _bytes(content, rng)  # what an earlier fault has left is no such file
     return content
 
@@ -115,10 +126,12 @@ def _toml(content: bytes, rng: Random) -> bytes:
 
 
 def _csv(content: bytes, rng: Random) -> bytes:
-    rows = list(csv.reader(io.StringIO(content.decode())))
+    text = content.decode()
+    delimiter = max(",;\t|", key=text.split("\n")[0].count)
+    rows = list(csv.reader(io.StringIO(text), delimiter=delimiter))
     row = rng.randrange(len(rows))
     column = rng.randrange(len(rows[row]))
-    way = rng.randrange(7)
+    way = rng.randrange(12)
     if way == 0:
         rows.pop(row)
     elif way == 1:
@@ -128,11 +141,27 @@ def _csv(content: bytes, rng: Random) -> bytes:
     elif way == 3:
         for line in rows:
             del line[column : column + 1]
+    elif way == 4:  # a column that is there twice, or is called otherwise
+        rows[0].insert(rng.randrange(len(rows[0])), rng.choice((*rows[0], *_CELLS)))
+    elif way == 5:  # all of a column
+        cell = rng.choice(_CELLS)
+        for line in rows[rng.randrange(2) :]:
+            line[column : column + 1] = [cell]
     else:
-        rows[row][column] = rng.choice((*_NASTY, "", "1_0", " 1", "nan", "٣"))
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode(errors="replace")
+        for _ in range(rng.choice((1, 1, 3))):
+            line = rng.choice(rows)
+            line[rng.randrange(len(line))] = rng.choice((*_NASTY, *_CELLS, *_CELLS))
+    if rng.random() < 0.15:
+        delimiter = rng.choice(",;\t|: ")
+    written = io.StringIO()
+    csv.writer(
+        written,
+        delimiter=delimiter,
+        lineterminator=rng.choice(("\n", "\n", "\n", "\r\n", "\r", "\n\n")),
+        quoting=rng.choice((csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL, csv.QUOTE_ALL)),
+    ).writerows(rows)
+    codec = rng.choice(("utf-8",) * 8 + ("utf-8-sig", "utf-16", "latin-1"))
+    return written.getvalue().encode(codec, errors="replace")
 
 
 def _safetensors(content: bytes, rng: Random) -> bytes:

@@ -1,219 +1,257 @@
-"""Random calls of every engine and of the labeling, over sizes, scales, precisions, ties and -inf.
+"""Every engine, over all kinds of counts, weights and known labels. One input is one bag that one
+engine computes; a seed is a batch of bags that all engines compute.
 
-What an engine says is proved of its answer (`Posterior.bound`) is compared with the exact one.
-
-    python fuzz/engines.py --calls 1000000 --seed 0
-
-Calls are made in a child process, which says what it is about to do: a call that does not end
-within five minutes, raises something unexpected, warns of something unexpected or returns what
-cannot be right is reported with the seed that does it again (`--again SEED`). Exit code 1 if there
-was any.
+What must hold of every answer: rows sum to 1 and columns to counts that are possible, known and
+impossible labels are kept to, log P(S|X) is no more than 0. And of each engine what it says:
+`exact` is the sum over all labelings, its weights are the gradient, it does not depend on the order
+of rows or classes, and rows with a weight are as many rows; what `auto` says is proved of an answer
+is true; `bethe` without its correction is below log P(S|X) and `transport` above.
 """
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
-import multiprocessing.connection
-import sys
-import traceback
+import itertools
 import warnings
+from typing import Any
 
 import numpy as np
-import torch
-from rich.progress import track
+from bag_kinds import Floats, Problem, problem
+from scipy.optimize import linear_sum_assignment
+from scipy.special import logsumexp
 
-from bagwise import Bags, bag_posterior, most_probable_labeling
-from bagwise.posterior import ENGINES, lattice_states
+from bagwise import Bags, Posterior, bag_posterior, most_probable_labeling
+from bagwise.posterior import lattice_states
 
-PATIENCE = 300.0  # seconds for a call, which may compile a kernel
-PART = 500  # calls a child makes before it says so
-ENTRIES = 4000  # numbers in a call, at most: most calls are small, so that there can be many
-EXACT_STATES = 2e5
-SCALES = (0.0, 0.1, 1.0, 5.0, 30.0, 150.0, 1e3, 1e6, 1e12, 1e30)
-PRECISIONS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
-FEWER = (1.01, 2.0, 8.0)  # times fewer states than a bag's lattice has: `auto` has to prune it
-LARGEST = 1e6  # of log-probabilities beyond which rounding alone moves weights
-TOLERATED = ("belief propagation did not converge",)
+EXACT_STATES = 20_000
+FEWEST = (1, 8, 60, 2000)  # states `auto` may compute: mostly too few, so that it has to prune
+FEW = 800  # labelings of a bag that are written out
+NOT_CONVERGED = "belief propagation did not converge"
+NOT_BALANCED = "the weights of .* do not sum to the counts"
 
 
-def problem(rng: np.random.Generator) -> tuple[torch.Tensor, Bags]:
-    """Log-probabilities and bags, from ordinary to absurd."""
-    C = int(rng.integers(1, 21))
-    largest = int(rng.choice([3, 20, 60, 200]))
-    sizes = rng.integers(1, largest + 1, size=rng.integers(1, 5))
-    while sizes.sum() * C > ENTRIES and len(sizes) > 1:
-        sizes = sizes[:-1]
-    N = int(sizes.sum())
-    labels = rng.integers(C, size=N)
-    if rng.random() < 0.3:  # some classes are rare
-        labels = np.minimum(rng.geometric(0.5, size=N) - 1, C - 1)
-    logits = rng.choice(SCALES) * rng.standard_normal((N, C))
-    if rng.random() < 0.3:  # informed
-        logits[np.arange(N), labels] += rng.choice(SCALES)
-    if rng.random() < 0.2:  # one class of another scale
-        logits[:, rng.integers(C)] *= rng.choice(SCALES)
-    if rng.random() < 0.2:  # ties
-        logits = np.round(logits)
-    if rng.random() < 0.1:  # equal instances
-        logits[:] = logits[rng.integers(N)]
-    if rng.random() < 0.15:  # impossible labels, the counts staying possible
-        forbidden = rng.random((N, C)) < rng.choice([0.1, 0.5, 0.9])
-        forbidden[np.arange(N), labels] = False
-        logits[forbidden] = -np.inf
-    log_probs = torch.from_numpy(logits)
-    if rng.random() < 0.7:
-        log_probs = log_probs.log_softmax(-1)
-    dtype = PRECISIONS[rng.integers(len(PRECISIONS))]
-    smallest = torch.finfo(dtype)
-    log_probs = torch.where(
-        log_probs.isinf(), log_probs, log_probs.clamp(smallest.min, smallest.max)
-    ).to(dtype)
-    return log_probs, Bags.from_labels(labels, sizes, n_classes=C)
-
-
-def call(seed: int) -> None:
-    """One random call, and what must hold of its answer."""
+def step(seed: int) -> int:
+    """All engines on one batch, compared; how many bags they computed together."""
     rng = np.random.default_rng(seed)
-    log_probs, bags = problem(rng)
-    name = [*ENGINES, "labeling"][rng.integers(len(ENGINES) + 1)]
-    if name == "exact" and lattice_states(bags).max() > EXACT_STATES:
-        name = "auto"
-    with warnings.catch_warnings(record=True) as noted:
-        warnings.simplefilter("always")
-        if name == "labeling":
-            check_labeling(log_probs, bags)
-        else:
-            check_posterior(log_probs, bags, name)
-            if name in ("exact", "auto", "bethe"):
-                check_bound(log_probs, bags, float(rng.choice(FEWER)))
-    for warning in noted:
-        if not str(warning.message).startswith(TOLERATED):
-            raise AssertionError(f"warning: {warning.message}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", NOT_CONVERGED, RuntimeWarning)
+        return compare(rng, problem(rng))
 
 
-def check_labeling(log_probs: torch.Tensor, bags: Bags) -> None:
-    """The labels have the counts, and none that is impossible."""
-    labels = most_probable_labeling(log_probs, bags)
-    assert Bags.from_labels(labels, bags.sizes, bags.n_classes) == bags, "other counts"
-    assert (log_probs[torch.arange(len(labels)), labels] > -torch.inf).all(), "an impossible label"
-
-
-def check_posterior(log_probs: torch.Tensor, bags: Bags, engine: str) -> None:
-    """Finite, rows sum to 1, columns to the counts, nothing impossible; a finite gradient."""
-    log_probs = log_probs.requires_grad_()
-    post = bag_posterior(log_probs, bags, engine=engine)
-    post.log_likelihood.sum().backward()
-    weights = post.weights.double()
-    assert weights.isfinite().all(), "weights are not finite"
-    assert (weights >= 0).all(), "negative weights"
-    assert (weights.sum(1) - 1).abs().max() < 1e-5, "rows do not sum to 1"
-    assert (weights[log_probs == -torch.inf] == 0).all(), "weight on an impossible label"
-    assert not post.log_likelihood.isnan().any(), "the log-likelihood is NaN"
-    if engine in ("exact", "bethe", "auto"):
-        columns = np.add.reduceat(weights.numpy(), bags.offsets[:-1], axis=0)
-        off = np.abs(columns - bags.counts).max()
-        assert off < 1e-4 + 1e-6 * bags.sizes.max(), f"columns are off by {off:.2g}"
-    if log_probs.dtype == torch.float64:
-        assert torch.isfinite(log_probs.grad).all(), "the gradient is not finite"
-
-
-def check_bound(log_probs: torch.Tensor, bags: Bags, fewer: float) -> None:
-    """What `auto` says is proved of each bag is true, where the exact answer can be had."""
-    log_probs = log_probs.detach().double()
-    states = lattice_states(bags)
-    limit = states[states <= EXACT_STATES].max(initial=1.0) / fewer
-    post = bag_posterior(log_probs, bags, "auto", max_states=max(int(limit), 1))
-    assert post.bound is not None
-    bound = post.bound.numpy()
-    proved = bound < np.inf
-    assert (bound >= 0).all(), "a bound is negative or NaN"
-    assert (bound[proved] <= 5e-7).all(), "a bound is above the tolerance"
-    assert [engine != "bethe" for engine in post.engine] == proved.tolist(), "another engine's"
-    small = proved & (states <= EXACT_STATES)
-    finite = log_probs[log_probs > -torch.inf].abs().max().item()
-    if not small.any() or finite > LARGEST:
-        return
-    index = np.flatnonzero(small)
-    rows = np.isin(bags.bag_of_row, index)
-    exact = bag_posterior(log_probs[torch.from_numpy(rows)], bags.select(index), "exact")
+def compare(rng: np.random.Generator, given: Problem) -> int:
+    """Check each engine's answer by itself, and with that of `exact` where that can be had."""
+    log_p, bags = given.log_probs, given.bags
+    small = np.flatnonzero(lattice_states(bags) <= EXACT_STATES)
+    states = int(rng.choice(FEWEST))
+    asked: dict[str, dict[str, Any]] = {
+        "auto": {},
+        "auto of few states": {"max_states": states},
+        "bethe": {"engine": "bethe"},
+        "multinomial": {"engine": "multinomial"},
+        "transport": {"engine": "transport"},
+    }
+    answers = {}
+    for name, how in asked.items():
+        with warnings.catch_warnings(record=True) as noted:
+            warnings.filterwarnings("always", NOT_BALANCED, RuntimeWarning)
+            answers[name] = bag_posterior(log_p, bags, **how)
+        check(answers[name], log_p, bags, name, bool(noted))
+    done = len(answers) * len(bags)
+    if not len(small):
+        return done
+    rows = bags.rows(small)
+    log_p, some = log_p[rows], bags.select(small)
+    exact = bag_posterior(log_p, some, "exact")
+    check(exact, log_p, some, "exact")
     assert (exact.bound == 0).all(), "exact, but not proved"
-    rounding = 1e-9 + 1e-14 * bags.sizes[index] * finite
-    off = exact.log_likelihood.numpy() - post.log_likelihood.numpy()[index]
-    assert (off >= -rounding).all(), f"P(S|X) is {-off.min():.2g} too large"
-    assert (off <= np.log1p(bound[index]) + rounding).all(), "P(S|X) is outside of its bound"
-    distance = np.abs(exact.weights.numpy() - post.weights.numpy()[rows]).sum(1)
-    most = np.repeat(2 * bound[index] + rounding, bags.sizes[index])
-    assert (distance <= most).all(), f"weights are {(distance - most).max():.2g} outside"
+    for name in ("auto", "auto of few states"):
+        post = answers[name]
+        part = Posterior(post.log_likelihood[small], post.weights[rows], post.bound[small])
+        check_bound(part, exact, some, log_p)
+    done += len(some)
+    done += check_order(rng, exact, log_p, some)
+    done += check_gradient(rng, exact, log_p, some)
+    if some.weights is not None:
+        done += check_written_out(exact, log_p, some)
+    if some.potentials is None:
+        done += check_limits(exact, log_p, some)
+    done += check_labelings(rng, exact, log_p, some)
+    return done
 
 
-def work(pipe: multiprocessing.connection.Connection) -> None:
-    """Make the calls that are asked for, each announced before it is made."""
-    torch.set_num_threads(1)
-    while (part := pipe.recv()) is not None:
-        for seed in part:
-            pipe.send(("begin", seed))
-            try:
-                call(seed)
-            except Exception:
-                pipe.send(("failed", traceback.format_exc()))
-        pipe.send(("done", len(part)))
+def rounding(log_p: Floats, bags: Bags) -> Floats:
+    """(B,) what rounding may change of a log-likelihood."""
+    largest = np.abs(log_p[log_p > -np.inf]).max()
+    wide = 0.0 if bags.potentials is None else np.abs(bags.potentials.log_f).max()
+    allowed: Floats = 1e-9 + 1e-13 * bags.totals * (largest + min(wide, 1e6))
+    return allowed
 
 
-def search(seeds: range) -> list[tuple[int, str]]:
-    """Make all calls in a child process, which is replaced where a call does not end."""
-    failures: list[tuple[int, str]] = []
-    context = multiprocessing.get_context("spawn")
-    parts = [seeds[i : i + PART] for i in range(0, len(seeds), PART)]
-    pipe, child = None, None
-    for part in track(parts, description="engines"):
-        waiting = list(part)
-        while waiting:
-            if child is None:
-                pipe, theirs = context.Pipe()
-                child = context.Process(target=work, args=(theirs,), daemon=True)
-                child.start()
-            pipe.send(waiting)
-            current = waiting[0]
-            while True:
-                if not pipe.poll(PATIENCE):
-                    what = "it does not end"
-                elif (message := pipe.recv())[0] == "done":
-                    waiting = []
-                    break
-                elif message[0] == "begin":
-                    current = message[1]
-                    continue
-                else:
-                    failures.append((current, message[1]))
-                    print(f"seed {current}: {message[1]}", file=sys.stderr)
-                    continue
-                failures.append((current, what))
-                print(f"seed {current}: {what}", file=sys.stderr)
-                child.kill()
-                child = None
-                waiting = waiting[waiting.index(current) + 1 :]
-                break
-    if child is not None:
-        pipe.send(None)
-        child.join()
-    return failures
-
-
-def main() -> None:
-    """Search, or make one call again."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--calls", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=0, help="of the first call")
-    parser.add_argument("--again", type=int, help="make the call with this seed again")
-    options = parser.parse_args()
-    if options.again is not None:
-        call(options.again)
+def check(
+    post: Posterior[Floats], log_p: Floats, bags: Bags, name: str, warned: bool = False
+) -> None:
+    """What holds of any engine's answer; if it has warned, columns may be off."""
+    weights, value = post.weights, post.log_likelihood
+    assert np.isfinite(weights).all(), f"{name}: weights are not finite"
+    assert np.isfinite(value).all(), f"{name}: log P(S|X) is not finite"
+    assert (weights >= 0).all(), f"{name}: negative weights"
+    assert np.abs(weights.sum(1) - 1).max() < 1e-7, f"{name}: rows do not sum to 1"
+    assert (weights[log_p == -np.inf] == 0).all(), f"{name}: weight on an impossible label"
+    absent = (bags.max_counts == 0)[bags.bag_of_row]
+    assert (weights[absent] == 0).all(), f"{name}: weight on a class that is not there"
+    if bags.row_labels is not None:
+        known = np.flatnonzero(bags.row_labels >= 0)
+        own = weights[known, bags.row_labels[known]]
+        assert (own > 1 - 1e-12).all(), f"{name}: a known label has the weight {own.min()}"
+    if name in ("multinomial", "transport"):
         return
-    failures = search(range(options.seed, options.seed + options.calls))
-    print(f"{options.calls:,} calls, {len(failures)} failures")
-    sys.exit(1 if failures else 0)
+    if name != "bethe":
+        proved = post.bound < np.inf
+        over = (value - rounding(log_p, bags)).max(where=proved, initial=-np.inf)
+        assert over <= 1e-6, f"{name}: log P(S|X) is {over:.3g} above 0"
+    if warned:
+        return
+    columns = np.add.reduceat(weights * bags.copies[:, None], bags.offsets[:-1], axis=0)
+    slack = 1e-6 + 1e-7 * bags.totals[:, None]
+    if "exact" not in name:  # of counts that are not exact, columns are where messages have settled
+        open_ = bags.min_counts < bags.max_counts
+        slack = np.where(open_, 0.01 + 1e-3 * bags.totals[:, None], slack)
+    off = np.maximum(bags.min_counts - columns, columns - bags.max_counts) - slack
+    assert off.max() <= 0, f"{name}: columns are {off.max():.3g} outside of the counts"
 
 
-if __name__ == "__main__":
-    main()
+def check_bound(
+    post: Posterior[Floats], exact: Posterior[Floats], bags: Bags, log_p: Floats
+) -> None:
+    """What is proved of each bag is true."""
+    bound, allowed = post.bound, rounding(log_p, bags)
+    assert (bound >= 0).all(), "a bound is negative or NaN"
+    proved = bound < np.inf
+    assert (bound[proved] <= 5e-7).all(), "a bound is above the tolerance"
+    off = (exact.log_likelihood - post.log_likelihood)[proved]
+    assert (off >= -allowed[proved]).all(), f"P(S|X) is {-off.min():.3g} too large"
+    most = np.log1p(bound[proved]) + allowed[proved]
+    assert (off <= most).all(), f"P(S|X) is {(off - most).max():.3g} outside of its bound"
+    distance = np.abs(exact.weights - post.weights).sum(1)[proved[bags.bag_of_row]]
+    most = np.repeat(2 * bound[proved] + 10 * allowed[proved], bags.sizes[proved])
+    assert (distance <= most).all(), f"weights are {(distance - most).max():.3g} outside"
+
+
+def check_order(
+    rng: np.random.Generator, exact: Posterior[Floats], log_p: Floats, bags: Bags
+) -> int:
+    """Bags in another order, rows of each in another order, and classes in another order."""
+    if bags.row_labels is not None or bags.potentials is not None:
+        bag_order = rng.permutation(len(bags))
+        rows, moved, classes = (
+            bags.rows(bag_order),
+            bags.select(bag_order),
+            np.arange(bags.n_classes),
+        )
+    else:
+        bag_order = np.arange(len(bags))
+        rows = np.lexsort((rng.random(len(log_p)), bags.bag_of_row))
+        classes = rng.permutation(bags.n_classes)
+        weights = None if bags.weights is None else bags.weights[rows]
+        moved = Bags(bags.sizes, bags.counts[:, classes], weights)
+    post = bag_posterior(log_p[rows][:, classes], moved, "exact")
+    off = np.abs(post.weights - exact.weights[rows][:, classes]).max()
+    assert off < 1e-7, f"weights of another order are {off:.3g} apart"
+    off = np.abs(post.log_likelihood - exact.log_likelihood[bag_order])
+    assert (off <= 2 * rounding(log_p, bags)[bag_order]).all(), f"another order: {off.max():.3g}"
+    return len(bags)
+
+
+def check_gradient(
+    rng: np.random.Generator, exact: Posterior[Floats], log_p: Floats, bags: Bags
+) -> int:
+    """Weights are the derivative of log P(S|X): a difference quotient has it."""
+    direction = rng.standard_normal(log_p.shape)
+    h = 1e-4
+    up, down = (
+        bag_posterior(log_p + sign * h * direction, bags, "exact").log_likelihood
+        for sign in (1, -1)
+    )
+    slopes = exact.weights * np.where(exact.weights > 0, direction, 0) * bags.copies[:, None]
+    expected = np.add.reduceat(slopes.sum(1), bags.offsets[:-1])
+    allowed = 1e-5 * bags.totals**1.5 + rounding(log_p, bags) / h
+    off = np.abs((up - down) / (2 * h) - expected) - allowed
+    assert off.max() <= 0, f"the gradient is {off.max():.3g} off"
+    return 2 * len(bags)
+
+
+def check_written_out(exact: Posterior[Floats], log_p: Floats, bags: Bags) -> int:
+    """Rows with weights are as many rows."""
+    every = bags.written_out()
+    post = bag_posterior(np.repeat(log_p, bags.copies, axis=0), every, "exact")
+    off = np.abs(post.weights - np.repeat(exact.weights, bags.copies, axis=0)).max()
+    assert off < 1e-6, f"written out, weights are {off:.3g} apart"
+    off = np.abs(post.log_likelihood - exact.log_likelihood) - 10 * rounding(log_p, bags)
+    assert off.max() <= 0, f"written out, log P(S|X) is {off.max():.3g} apart"
+    return len(bags)
+
+
+def check_limits(exact: Posterior[Floats], log_p: Floats, bags: Bags) -> int:
+    """`bethe` without the correction is a lower bound of log P(S|X), `transport` an upper one."""
+    allowed = 1e-6 + rounding(log_p, bags)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", NOT_BALANCED, RuntimeWarning)
+        below = bag_posterior(log_p, bags, "bethe", correction=False).log_likelihood
+    above = bag_posterior(log_p, bags, "transport").log_likelihood
+    off = below - exact.log_likelihood - allowed - 1e-3 * bags.totals
+    assert off.max() <= 0, f"bethe without its correction is {off.max():.3g} too large"
+    off = exact.log_likelihood - above - allowed
+    assert off.max() <= 0, f"transport is {off.max():.3g} too small"
+    return 2 * len(bags)
+
+
+def check_labelings(
+    rng: np.random.Generator, exact: Posterior[Floats], log_p: Floats, bags: Bags
+) -> int:
+    """A small bag's labelings written out: `exact` adds them up, the most probable is the best."""
+    n_labelings = float(bags.n_classes) ** bags.totals
+    candidates = np.flatnonzero(n_labelings <= FEW)
+    for b in rng.permutation(candidates)[:3].tolist():
+        rows, bag = bags.rows([b]), bags.select([b])
+        scores, labels = labelings(bags.others_impossible(log_p)[rows], bag)
+        total = float(logsumexp(scores))
+        off = abs(total - exact.log_likelihood[b]) - rounding(log_p[rows], bag)[0]
+        assert off <= 0, f"log P(S|X) is {off:.3g} from the sum over labelings"
+        share = np.exp(scores - total)
+        firsts = np.repeat(np.arange(len(rows)), bag.copies)
+        weights = np.zeros((len(rows), bags.n_classes))
+        for place, row in enumerate(firsts):
+            np.add.at(weights[row], labels[:, place], share / bag.copies[row])
+        off = np.abs(weights - exact.weights[rows]).max()
+        assert off < 1e-7, f"weights are {off:.3g} from the sum over labelings"
+    if bags.potentials is None and bags.row_labels is None and bags.weights is None:
+        found = most_probable_labeling(log_p, bags)
+        assert Bags.from_labels(found, bags.sizes, bags.n_classes) == bags, "other counts"
+        b = int(rng.integers(len(bags)))
+        rows = bags.rows([b])
+        cost = np.repeat(np.where(log_p == -np.inf, -1e9, log_p)[rows], bags.counts[b], axis=1)
+        best = cost[linear_sum_assignment(cost, maximize=True)].sum()
+        off = best - log_p[rows, found[rows]].sum() - rounding(log_p[rows], bags.select([b]))[0]
+        assert off <= 0, f"another labeling is more probable, by {off:.3g}"
+    return 0
+
+
+def labelings(log_p: Floats, bag: Bags) -> tuple[Floats, np.ndarray]:
+    """(L,) log of each labeling's probability times what its counts are worth; (L, K) the labels,
+    of every row that is meant.
+    """
+    C, rows = bag.n_classes, np.repeat(np.arange(len(log_p)), bag.copies)
+    labels = np.array(list(itertools.product(range(C), repeat=len(rows))))
+    scores = log_p[rows, labels].sum(axis=1)
+    for c in range(C):
+        window = np.zeros(1)
+        if bag.potentials is not None:
+            begin, end = bag.potentials.begins[c : c + 2]
+            window = bag.potentials.log_f[begin:end]
+        place = (labels == c).sum(axis=1) - bag.min_counts[0, c]
+        possible = (place >= 0) & (place < len(window))
+        scores = scores + np.where(possible, window[np.clip(place, 0, len(window) - 1)], -np.inf)
+    return scores, labels
+
+
+MAKE = {"engines": lambda _: step}

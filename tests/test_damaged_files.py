@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
+import bagwise
 from bagwise import BagData, Bags, TrainingOptions, train
 from bagwise.cli import app
 from bagwise.paper.datasets import DataFileError, load_dataset
@@ -93,7 +95,7 @@ def last(content: Any) -> dict[str, Any]:
         (lambda c: c["settings"].update(method={}), "method is {}"),
         (lambda c: c["settings"].update(dataset="a\nb"), "dataset is"),
         (lambda c: c["settings"].update(model="\ud800"), "model is"),
-        (lambda c: c["settings"].update(rate=1), "unknown setting rate"),
+        (lambda c: c["settings"].update(rate=1), "unknown setting 'rate'"),
     ],
 )
 def test_a_damaged_result_is_one_line_that_names_file_and_field(
@@ -443,6 +445,8 @@ def test_damaged_facts_of_a_fit_are_one_line_that_names_file_and_field(
     assert str(model / "fit.json") in line
     with pytest.raises(ValueError, match=message):
         raise ValueError(line)
+    with pytest.raises(ValueError, match=f"^{re.escape(str(model / 'fit.json'))} is damaged: "):
+        bagwise.load(model).summary()
 
 
 def cifar_with(size: int, path: Path, kind: bytes = tarfile.REGTYPE) -> Path:

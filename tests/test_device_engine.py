@@ -122,6 +122,14 @@ def test_rows_sum_to_one_and_columns_to_the_counts(spread: float) -> None:
     np.testing.assert_allclose(columns, bags.counts, atol=0.05)
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+def test_weights_are_numbers_where_nothing_of_a_class_is_left(kind: torch.dtype) -> None:
+    log_probs, bags = random_bags(5, [60, 200], 12, spread=1e5)
+    weights = bag_posterior(log_probs.to(kind), bags, "device").weights
+    assert weights.isfinite().all()
+    torch.testing.assert_close(weights.sum(1), torch.ones(260, dtype=kind))
+
+
 def test_a_biased_classifier_changes_nothing() -> None:
     log_probs, bags = random_bags(6, [40, 12], 4)
     bias = torch.tensor([30.0, -20.0, 0.0, 5.0])

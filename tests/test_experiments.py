@@ -180,7 +180,7 @@ def test_the_example_sweep_is_the_papers_grid() -> None:
         (("[pilot]\nepochs = 1", "[pilot]\nkeep = 1"), r"\[pilot\] needs epochs = 3 .* or stages"),
         (("[pilot]\nepochs = 1", "[pilot]\nstages = [9, 3]"), r"stages is \[9, 3\]; the later"),
         (("seeds = [0, 1]", "seeds = 0"), "seeds is 0; a list"),
-        (("lrs", "learning_rates"), "unknown setting learning_rates"),
+        (("lrs", "learning_rates"), "unknown setting 'learning_rates'"),
         (('engine = "bethe"', "sede = 1"), r"\[\[override\]\] cannot set sede"),
         (("datasets", "datasets ="), r"sweep\.toml: "),
         (("[pilot]\nepochs = 1", "[pilot]\nepochs = 7"), "stage of 7 epochs, and runs .* have 6"),

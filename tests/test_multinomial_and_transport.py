@@ -80,6 +80,17 @@ def test_transport_value_is_an_upper_bound_with_the_weights_as_gradient() -> Non
     )
 
 
+@pytest.mark.parametrize("spread", [3.0, 300.0])
+@pytest.mark.parametrize("iterations", [1, 75])
+def test_transport_value_is_an_upper_bound_after_any_number_of_iterations(
+    iterations: int, spread: float
+) -> None:
+    log_probs, bags = random_bags(0, [3] * 40, 3, spread)
+    exact = bag_posterior(log_probs, bags, engine="exact").log_likelihood
+    post = bag_posterior(log_probs, bags, engine="transport", iterations=iterations)
+    assert (post.log_likelihood > exact - 1e-9).all()
+
+
 @pytest.mark.parametrize("epsilon", [1e-3, 1e-2, 1e3])
 def test_transport_is_finite_at_any_epsilon(epsilon: float) -> None:
     log_probs, bags = random_bags(10, [12, 3], 5, spread=50.0)

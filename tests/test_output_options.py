@@ -69,7 +69,12 @@ def test_options_come_from_a_file_and_the_command_line_wins(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("bagg = 1", "'bagg', which is not an option of fit"), ("bag = ", "cannot be read")],
+    [
+        ("bagg = 1", "'bagg', which is not an option of fit"),
+        ("bag = ", "cannot be read"),
+        ("bag = " + "[" * 5000, "cannot be read"),
+        ("seed = " + "1" * 5000, "cannot be read"),
+    ],
 )
 def test_a_wrong_file_of_options_is_named(tmp_path: Path, content: str, message: str) -> None:
     config = tmp_path / "fit.toml"

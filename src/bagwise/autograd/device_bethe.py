@@ -112,7 +112,8 @@ def balanced(log_w: torch.Tensor, copies: torch.Tensor, counts: torch.Tensor) ->
     weights = (log_w + missing[:, None]).softmax(-1)
     for _ in range(_BALANCE_STEPS - 1):
         columns = (copies * weights).sum(1).clamp(min=torch.finfo(log_w.dtype).tiny)
-        weights = weights * (counts / columns)[:, None]
+        factors = (counts / columns).clamp(max=torch.finfo(log_w.dtype).max)  # 0 times inf is NaN
+        weights = weights * factors[:, None]
         weights = weights / weights.sum(-1, keepdim=True)
     return weights
 

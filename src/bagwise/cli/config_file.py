@@ -15,7 +15,7 @@ def options_in(path: Path, known: list[str]) -> dict[str, Any]:
     """Options from a TOML file, by the names of parameters."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # it is not UTF-8, or no TOML
         raise UsageError(f"--config is {path}, which cannot be read: {error}.") from error
     names = {"set": "set_", "files": "data"}
     options = {}

@@ -53,7 +53,7 @@ def report(
     from bagwise.cli.paper_commands import read_some
     from bagwise.reports import model_report
     from bagwise.reports.page import write_page
-    from bagwise.storage.model_folder import CONFIG, FIT
+    from bagwise.storage.model_folder import CONFIG
     from bagwise.tables.model.fitted_table import FittedTable
     from bagwise.tables.read.paths import columns_of, spooled
 
@@ -70,7 +70,7 @@ def report(
                 bag, labels, labels_are, noise, clipped, skip_unmatched, row_counts
             )
             answers = _answers(model, files, columns_of(by), counts, row_counts)
-            content = model_report(model, str(folder / FIT), answers, word_option)
+            content = model_report(model, answers, word_option)
         elif data or by or bag or labels:
             raise UsageError(f"{folder} is not a model; rows and their options are for models.")
         else:

@@ -227,7 +227,14 @@ def _refuse_no_numbers(numbers: FloatArray, kind: str, gaps: bool = False) -> No
 
 def _shares(sizes: IntArray, numbers: FloatArray, kind: str) -> FloatArray | None:
     """(B, C) shares that sum to 1 but for rounding; None if the numbers are counts of the rows."""
-    totals = numbers.sum(axis=1)
+    with np.errstate(over="ignore"):
+        totals = numbers.sum(axis=1)
+    if (huge := first(np.isinf(totals))) is not None:
+        raise InputError(
+            "the numbers of ",
+            Place("bag", huge),
+            f" are too large to be added up: {numbers[huge].tolist()}; correct them.",
+        )
     if kind == "relative":
         return numbers / _not_zero(totals)[:, None]
     are_counts = (numbers == np.rint(numbers)).all(axis=1) & (totals == sizes)

@@ -17,6 +17,7 @@ from bagwise.checks import (
     plain,
     record,
     short_text,
+    shown,
     whole,
     wrong,
 )
@@ -160,7 +161,7 @@ class RunSettings:
         known = {field.name: field for field in fields(cls)}
         if unknown := sorted(settings.keys() - known):
             raise InputError(
-                f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(known))}."
+                f"unknown setting {shown(unknown[0])}; known are {', '.join(sorted(known))}."
             )
         for field in known.values():
             if field.name not in settings and field.default is MISSING:

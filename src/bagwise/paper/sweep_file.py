@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from bagwise.checks import anything, list_of, record, whole, wrong
+from bagwise.checks import anything, list_of, record, shown, text, whole, wrong
 from bagwise.errors import InputError, warn_user
 from bagwise.methods import METHODS, takes
 from bagwise.paper.settings import RunSettings
@@ -185,7 +185,7 @@ def _parse(content: dict[str, Any]) -> Sweep:
     known = {*_AXES, *_SINGLE, "select", "pilot", "override", "method_options", "method"}
     if unknown := sorted(content.keys() - known):
         raise InputError(
-            f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(known))}."
+            f"unknown setting {shown(unknown[0])}; known are {', '.join(sorted(known))}."
         )
     axes = []
     for name in _AXES:
@@ -193,6 +193,8 @@ def _parse(content: dict[str, Any]) -> Sweep:
         if not isinstance(values, list) or not values:
             raise wrong(values, name, "a list of at least one value")
         axes.append(values)
+    for method in content["methods"]:
+        text(method, "method")
     if "epochs" not in content:
         raise InputError("epochs is missing; say how long to train.")
     common = {name: content[name] for name in _SINGLE if name in content}

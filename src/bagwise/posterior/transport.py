@@ -29,7 +29,8 @@ def transport_posterior(
 
     Cost: iterations * K C. Accuracy: with epsilon = 1 the weights are those of the class factors
     that give the right expected counts (the tilt), an error of order 1 / K; the value, returned as
-    the log-likelihood, is then the capacity bound: an upper bound of log P(S|X). Its gradient is w.
+    the log-likelihood, is then the capacity bound: an upper bound of log P(S|X), after any number
+    of iterations. Its gradient is w.
     Where counts are not exact, it takes the expected ones.
     Choose it to reproduce OT; `bethe` costs little more and is much closer.
 
@@ -96,24 +97,29 @@ def _transport(
                 plan[k, a] = (log_p[k, classes[a]] - scale) / epsilon
         if plan.min() > _SMALLEST:
             plan = np.exp(plan)
-            _scale(plan, n, copies[rows], iterations)
+            scalings = _scale(plan, n, copies[rows], iterations)
         else:
-            _scale_logs(plan, n, copies[rows], iterations)
-        value = 0.0
+            scalings = _scale_logs(plan, n, copies[rows], iterations)
+        # The dual value: it bounds log P(S|X) also where columns are not yet those wanted.
+        value = -epsilon * (n * scalings).sum()
         for k in range(K):
             for a in range(A):
                 w = plan[k, a]
                 weights[offsets[bag] + k, classes[a]] = w
                 if w > 0.0:
                     value += (
-                        copies[offsets[bag] + k] * w * (log_p[k, classes[a]] - epsilon * np.log(w))
+                        copies[offsets[bag] + k]
+                        * w
+                        * (log_p[k, classes[a]] - epsilon * (np.log(w) - scalings[a]))
                     )
         log_likelihood[bag] = value
 
 
 @inline
-def _scale(plan: FloatArray, n: IntArray, copies: IntArray, iterations: int) -> None:
-    """Scale columns and rows of `plan` in place; `copies` (K,) are the rows' weights."""
+def _scale(plan: FloatArray, n: IntArray, copies: IntArray, iterations: int) -> FloatArray:
+    """Scale columns and rows of `plan` in place; `copies` (K,) are the rows' weights. Returns the
+    logarithms (A,) of what columns were scaled by.
+    """
     K, A = plan.shape
     row = np.ones(K)
     column = np.empty(A)
@@ -132,10 +138,11 @@ def _scale(plan: FloatArray, n: IntArray, copies: IntArray, iterations: int) -> 
     for k in range(K):
         for a in range(A):
             plan[k, a] *= row[k] * column[a]
+    return np.log(column)
 
 
 @inline
-def _scale_logs(plan: FloatArray, n: IntArray, copies: IntArray, iterations: int) -> None:
+def _scale_logs(plan: FloatArray, n: IntArray, copies: IntArray, iterations: int) -> FloatArray:
     """The same from and on logarithms."""
     K, A = plan.shape
     row = np.zeros(K)
@@ -161,3 +168,4 @@ def _scale_logs(plan: FloatArray, n: IntArray, copies: IntArray, iterations: int
         plan[k] += column
         plan[k] = np.exp(plan[k] - plan[k].max())
         plan[k] /= plan[k].sum()
+    return column

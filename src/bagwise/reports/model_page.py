@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from bagwise.errors import DamagedError, InputError
 from bagwise.reports import charts, overview, whiskers
 from bagwise.reports.page import Picture, drawn, render
 from bagwise.tables.encode.number_columns import shown
@@ -40,7 +39,6 @@ class Answers:
 
 def model_report(
     model: FittedTable,
-    source: str = "fit.json of the model folder",
     answers: Answers | None = None,
     word_option: fit_words.WordOption = str,
 ) -> str:
@@ -48,14 +46,10 @@ def model_report(
 
     Args:
         model: a fitted one.
-        source: what its facts were read from, for messages.
         answers: what rows say about it.
         word_option: how the reader names an option.
     """
-    try:
-        facts = model.facts
-    except InputError as error:
-        raise DamagedError(f"{source} is damaged: {error} Fit the model again.") from error
+    facts = model.facts
     answers = answers or Answers()
     found = effects(model) if model.intervals is not None else []
     found = [effect for effect in found if effect.unit != "shared"]  # each is of many values

@@ -303,7 +303,7 @@ class TableModel(Pictures):
         from bagwise.reports.model_page import model_report
         from bagwise.reports.page import write_page
 
-        write_page(Path(path), model_report(self.fitted, "fit.json"), force)
+        write_page(Path(path), model_report(self.fitted), force)
 
     def save(self, folder: str | Path) -> None:
         """Write the model's folder, in one step."""

@@ -25,6 +25,7 @@ from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood.in_pieces import LikelihoodInPieces
 from bagwise.limits import Limits
 from bagwise.progress import RowProgress
+from bagwise.storage.files import write_to
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.surprising import surprising_in_pieces
 from bagwise.tables.cluster.folders import new_folder, remove_folders
@@ -120,11 +121,11 @@ class Worker:
             with (
                 warnings.catch_warnings(record=True) as noted,
                 RowProgress("", None, show=False) as bar,
-                self._codes.open("wb") as file,
+                self._codes.open("wb", buffering=0) as file,
             ):
                 warnings.simplefilter("always", UserWarning)
                 for (codes,) in bag_codes(share, [asked.key], learner, bar, [numbers]):
-                    file.write(codes.data)
+                    write_to(file, codes.data)
                     rows_of = np.append(rows_of, np.zeros(len(numbers) + 1 - len(rows_of), int))
                     # -1 for no bag becomes 0 here, and moves to the end below.
                     rows_of += np.bincount(codes + 1, minlength=len(rows_of))
@@ -206,8 +207,8 @@ class Worker:
                 records = np.empty((len(there), width + 1), dtype=np.float32)
                 _bags_of(records)[:] = bags[there] - begins[receiver]
                 records[:, 1:] = encoded[there]
-                with self._dealt(receiver).open("ab") as file:
-                    file.write(records.data)
+                with self._dealt(receiver).open("ab", buffering=0) as file:
+                    write_to(file, records.data)
                 rows[receiver] += len(there)
         return rows
 
@@ -232,8 +233,8 @@ class Worker:
 
     def take(self, giver: int, records: npt.NDArray[np.float32]) -> None:
         """Take records from a giver, after those that it gave before."""
-        with self._taken(giver).open("ab") as file:
-            file.write(np.ascontiguousarray(records).data)
+        with self._taken(giver).open("ab", buffering=0) as file:
+            write_to(file, np.ascontiguousarray(records).data)
 
     def forget_dealt(self) -> None:
         """Remove the files for receivers, who have their rows now."""

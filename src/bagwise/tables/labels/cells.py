@@ -80,7 +80,8 @@ def cells_of(column: pa.ChunkedArray, name: str) -> Cells | None:
     found = _numbers(pa.array([texts[place] for place in plain], pa.string()))
     if found is None:
         return None
-    bounds[plain] = found.to_numpy(zero_copy_only=False)[:, None]
+    numbers = found.to_numpy(zero_copy_only=False)
+    bounds[plain] = np.where(np.isinf(numbers), np.nan, numbers)[:, None]
     low, high = bounds[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)].T
     return Cells(low, high, ranges[0] if ranges else None, bool(plain))
 

@@ -256,7 +256,14 @@ def _two_classes(
     own, are = numbers_of_cells({one: readable(table, one, name)}, name, spec)
     rest = np.full_like(own, np.nan)
     if total is not None and (are.is_plain or are.kind == "sample"):
-        totals, _ = numbers_of_cells({total: readable(table, total, name)}, name, LabelSpec())
+        totals, of_totals = numbers_of_cells(
+            {total: readable(table, total, name)}, name, LabelSpec()
+        )
+        if of_totals.kind == "ranges":
+            raise InputError(
+                f"{name} has ranges in {total!r}, the number of rows of each bag; give numbers, or "
+                "leave the column out."
+            )
         if ((own != np.rint(own)) & ~np.isnan(own) | (own > totals)).any():
             raise InputError(
                 f"{name} has {one!r} and {total!r}, but {one!r} is not a count up to {total!r} in "

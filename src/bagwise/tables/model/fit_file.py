@@ -44,7 +44,7 @@ def from_json(content: Any) -> FitFacts:
     if isinstance(content, dict) and content.get("format") == OLDEST:
         try:
             content = _upgraded(content)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise InputError(f"a part is missing or of another form ({error!r}).") from error
     facts = typed(content, FitFacts)
     _check_together(facts)

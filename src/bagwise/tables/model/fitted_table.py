@@ -49,6 +49,7 @@ class FittedTable:
         held_out: CSV with the true and predicted counts of every bag that was held out; empty of a
             model that does not have it.
         fit_is_intact: whether fit.json is as it was written.
+        fit_path: where fit.json is, for messages.
         context: columns of its bags that it learned from; None without.
     """
 
@@ -59,6 +60,7 @@ class FittedTable:
     known_bags: KnownBags | None = None
     held_out: bytes = b""
     fit_is_intact: bool = True
+    fit_path: str = archive.FIT
     context: BagContext | None = None
 
     @property
@@ -69,11 +71,16 @@ class FittedTable:
         """
         if not isinstance(self.fit, dict):
             return self.fit
-        facts = fit_file.from_json(self.fit)
+        try:
+            facts = fit_file.from_json(self.fit)
+        except InputError as error:
+            raise DamagedError(
+                f"{self.fit_path} is damaged: {error} Fit the model again."
+            ) from error
         if not self.fit_is_intact:
             raise InputError(
-                f"{archive.FIT} is not as it was when the model was saved; restore it from a copy, "
-                "or fit again."
+                f"{self.fit_path} is not as it was when the model was saved; restore it from a "
+                "copy, or fit again."
             )
         return facts
 
@@ -216,7 +223,8 @@ class FittedTable:
         archive.check_files(path, apart=[archive.FIT])
         intact = is_as_written(path, archive.FIT)
         context = _context(path / archive.CONTEXT)
-        return cls(model, columns, fit, found, known, held_out, intact, context)
+        fit_path = str(path / archive.FIT)
+        return cls(model, columns, fit, found, known, held_out, intact, fit_path, context)
 
 
 def _read_model(path: Path, kind: str, config: dict[str, Any]) -> LinearModel | NetworkModel:
