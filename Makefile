@@ -6,7 +6,7 @@ READY := $(VENV)/ready-dev
 CONSTRAINTS := constraints.txt
 MINUTES ?= 60
 
-.PHONY: help demo test test-slow test-all test-lowest fuzz soak audit lint types docs bench dist clean
+.PHONY: help demo test test-slow test-all test-lowest fuzz crash soak audit lint types docs bench dist clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -31,12 +31,15 @@ fuzz: $(VENV)/ready-fuzz ## search at random for what breaks, for MINUTES=60; th
 	$(BIN)/python fuzz/run.py --minutes $(MINUTES)
 	$(BIN)/python fuzz/log.py
 
-MINUTES ?= 60
 soak: $(READY) ## random work in one process for MINUTES=60: memory, files and threads must not grow
 	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) --log
 
 audit: .venv-audit/ready ## look up known weaknesses of the pinned dependencies (needs the network)
 	.venv-audit/bin/pip-audit --no-deps --disable-pip -r $(CONSTRAINTS)
+
+crash: $(READY) ## kill, disturb and crowd commands at every operation on files (half an hour; Linux)
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 MPLBACKEND=agg $(BIN)/python fuzz/crash.py
+	$(BIN)/python benchmarks/reliability_page.py
 
 lint: $(READY) ## check style and formatting
 	$(BIN)/ruff check .

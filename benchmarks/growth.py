@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -58,9 +59,9 @@ def generated(folder: Path, rows: int, columns: int, classes: int, bag_size: int
     pyarrow.csv.write_csv(pa.table({"bag": np.arange(bags), **of_classes}), folder / "bags.csv")
 
 
-def fitted(folder: Path) -> bagwise.TableModel:
+def fitted(folder: Path, name: str = "rows.parquet") -> bagwise.TableModel:
     """The linear model of a generated table."""
-    rows, bags = folder / "rows.parquet", folder / "bags.csv"
+    rows, bags = folder / name, folder / "bags.csv"
     unused = ["truth", "group"]
     return bagwise.fit(rows, bag="bag", labels=bags, exclude=unused, model="linear", progress=False)
 
@@ -121,17 +122,49 @@ def growth(tiny: bool) -> str:
     return table(("grows", "size", *(f"{name}, CPU s" for name in CALLS)), lines)
 
 
-def beside(source: Path, sizes: tuple[tuple[int, int], ...]) -> list[list[float]]:
-    """CPU seconds of a fit by the code of a source folder, and of supervised learning."""
-    command = [sys.executable, "-W", "ignore", __file__, "--beside", json.dumps(sizes)]
-    environment = {**os.environ, "PYTHONPATH": str(source.resolve())}
+def by_code(source: Path, *task: str, **variables: str) -> Any:
+    """What this script finds when it uses the code of a source folder."""
+    command = [sys.executable, "-W", "ignore", __file__, *task]
+    environment = {**os.environ, "PYTHONPATH": str(source.resolve()), **variables}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    found: list[list[float]] = json.loads(done.stdout.rsplit("FOUND", 1)[1])
-    return found
+    return json.loads(done.stdout.rsplit("FOUND", 1)[1])
+
+
+def measure_first(columns: int) -> None:
+    """Print CPU seconds of a first fit, with all that is compiled and imported, and of a fit to a
+    CSV file of many columns.
+    """
+    found = []
+    for rows, width, bag_size in ((3_000, 20, 100), (40, columns, 4)):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            generated(folder, rows, width, 2, bag_size)
+            pyarrow.csv.write_csv(pq.read_table(folder / "rows.parquet"), folder / "rows.csv")
+            fit = partial(fitted, folder, "rows.csv")
+            if found:  # the first one has compiled most, and the second time all is there
+                fit()
+            found.append(seconds(fit))
+    print("FOUND", json.dumps(found))
+
+
+def firsts(tiny: bool, against: Path | None = None) -> str:
+    """A table of what a first fit takes, and one of many columns."""
+    columns, shown = 200 if tiny else 5_000, []
+    for name, source in versions(against).items():
+        with tempfile.TemporaryDirectory() as cache:
+            first, wide = by_code(source, "--first", str(columns), NUMBA_CACHE_DIR=cache)
+        shown.append([f"{digits(first)}{name}", f"{digits(wide)}{name}"])
+    head = ("first fit, no kernel compiled, CPU s", f"40 rows of {columns:,} columns, CSV, CPU s")
+    return table(head, shown)
+
+
+def versions(against: Path | None) -> dict[str, Path]:
+    """Source folders, by what is said of them."""
+    return {"": HERE.parent / "src", **({" before": against} if against else {})}
 
 
 def measure_beside(sizes: list[list[int]]) -> None:
-    """Print what `beside` reads."""
+    """Print CPU seconds of fits, and of supervised learning."""
     found = []
     with tempfile.TemporaryDirectory() as name:
         generated(Path(name), 3_000, 20, 2, 100)
@@ -148,11 +181,11 @@ def measure_beside(sizes: list[list[int]]) -> None:
 def comparison(tiny: bool, against: Path | None = None) -> str:
     """A table of fits beside supervised logistic regression on the same rows."""
     sizes = ((2_000, 8),) if tiny else BESIDE
-    versions = {"": HERE.parent / "src", **({" before": against} if against else {})}
-    found = {name: beside(source, sizes) for name, source in versions.items()}
+    task = "--beside", json.dumps(sizes)
+    found = {name: by_code(source, *task) for name, source in versions(against).items()}
     lines = []
     for place, (rows, columns) in enumerate(sizes):
-        for name in versions:
+        for name in found:
             fit, other = found[name][place]
             shown = (f"{digits(fit)}{name}", digits(other), f"{fit / other:.1f}")
             lines.append((f"{rows:,}", columns, *shown))
@@ -171,6 +204,8 @@ def section(pictures: Path, tiny: bool, against: Path | None = None) -> str:
         "scikit-learn's `LogisticRegression` on the same rows, reading\nand standardizing "
         "included. Both are timed in one process, in bags of 100:\n\n"
         f"{comparison(tiny, against)}\n"
+        "The first fit on a machine compiles what it needs, once. A table of many columns:\n\n"
+        f"{firsts(tiny, against)}\n"
         f"Each size is changed alone, from {base} and bags of {BASE['bag size']}. An exponent of 1 "
         "means twice the time for\ntwice the size:\n\n"
         f"{growth(tiny)}"
@@ -184,7 +219,11 @@ def main() -> None:
     parser.add_argument("--tiny", action="store_true", help="sizes that take seconds, to test it")
     parser.add_argument("--against", type=Path, help="the src folder of another version")
     parser.add_argument("--beside", help=argparse.SUPPRESS)
+    parser.add_argument("--first", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.first:
+        measure_first(options.first)
+        return
     if options.beside:
         measure_beside(json.loads(options.beside))
         return

@@ -14,12 +14,10 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
 import bagwise
-from bagwise.cli import app
 from bagwise.errors import InputError
-from bagwise.limits import Limits
+from bagwise.limits import LIMITS, Limits
 from bagwise.tables.cluster import worker_pool
 from bagwise.tables.cluster.worker_pool import Workers
 from fitted import fit_table
@@ -311,8 +309,6 @@ def test_what_cannot_be_learned_from_rows_that_are_spread_is_refused(
 ) -> None:
     monkeypatch.setattr("ray.init", lambda **_: pytest.fail("Ray is started"))
     for options in (
-        {"model": "mlp", "memory": "2GB"},
-        {"method": "rc", "memory": "2GB"},
         {"model": "linear", "row_labels": "town"},
         {"model": "linear", "weights": "row"},
         {"model": "linear", "context": "mean(x)"},
@@ -323,14 +319,29 @@ def test_what_cannot_be_learned_from_rows_that_are_spread_is_refused(
         fit_table("polls.duckdb::rows", *table[1:], ray=True, model="linear")
 
 
-def test_a_model_of_the_command_line_says_that_perceptrons_were_not_tried(
-    nodes: Any, table: Any, tmp_path: Path
+@pytest.mark.parametrize("limits", [LARGE, LIMITS], ids=["all workers", "one worker"])
+def test_a_perceptron_of_workers_is_that_of_one_process(
+    limits: Limits, nodes: Any, table: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files, bag, labels = table
-    fit = ("fit", *files, "--bag", bag, "--labels", labels, "--out", tmp_path / "m")
-    ray = ("--ray-address", nodes.address, "--workers", "2", "--memory", "400MB")
-    done = CliRunner().invoke(app, [str(x) for x in (*fit, *ray)])
-    assert done.exit_code == 0, done.output
-    said = " ".join(done.output.split())
-    assert "only the linear model was tried: perceptrons do not take rows that are spread" in said
-    assert bagwise.load(tmp_path / "m").classes == ["p", "q", "r"]
+    """Of a large table all train together, of a small one a worker does. One of them dies first."""
+    import ray
+
+    steps: dict[str, Any] = {"model": "mlp", "lr": 0.01, "epochs": 2, "memory": "400MB"}
+    alone = fit_table(*table, limits=limits, **steps)
+    killed = []
+    called = Workers._called
+
+    def killing(self: Workers, name: str, arguments: Any) -> Any:
+        if name in ("with_own", "apply") and not killed:
+            killed.append(ray.get(self._actors[1].ping.remote()))
+            os.kill(killed[0], signal.SIGKILL)
+        return called(self, name, arguments)
+
+    monkeypatch.setattr(Workers, "_called", killing)
+    ours = fit_on(nodes, *table, limits=limits, workers=2, **steps)
+    assert killed
+    # In single precision rounding grows from step to step; tests/test_workers.py is stricter.
+    losses = [[point.train for point in fit.facts.curve] for fit in (ours, alone)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    found = [fit.facts.held_out.log_likelihood for fit in (ours, alone)]
+    assert found[0] == pytest.approx(found[1], rel=0.02)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import shutil
 import struct
 import tarfile
 from pathlib import Path
@@ -134,14 +135,15 @@ def test_downloads_go_to_the_cache_with_their_checksums(
         if "lecun" in url:
             raise OSError("gone")
         assert known_hash == SOURCES["mnist"].hashes[fname]
-        if not Path(path).exists():
-            write_mnist_like(Path(path))
+        shutil.copy(tmp_path / "net" / fname, path)
 
+    write_mnist_like(tmp_path / "net")
     monkeypatch.setattr(pooch, "os_cache", lambda _: tmp_path / "cache")
     monkeypatch.setattr(pooch, "retrieve", retrieve)
     monkeypatch.delenv("BAGWISE_DATA", raising=False)
     assert len(load_dataset("mnist").train_labels) == 50
-    assert (tmp_path / "cache" / "mnist").is_dir()
+    files = {path.name for path in (tmp_path / "cache" / "mnist").iterdir()}
+    assert files == set(SOURCES["mnist"].hashes)
 
 
 IMAGES = RNG.integers(256, size=(3, 4, 4))

@@ -20,6 +20,7 @@ from bagwise.cli import app
 from bagwise.paper import export, sweep
 from bagwise.paper.run import RESULT, execute
 from bagwise.paper.settings import RunSettings
+from bagwise.paper.sweep_file import read_sweep
 from bagwise.storage.locks import TakenError, hold, only_one
 from bagwise.tables import rows_to_fit
 from bagwise.tables.model.fitted_table import FittedTable
@@ -30,69 +31,6 @@ from fitted import fit_table
 
 RUN = RunSettings("digits", "linear", "cc", 8, 1e-2, 1, 0)
 COUNTS = ("--bag", "bag", "--labels", "bags.csv")
-
-# Runs a command in a child process, undisturbed, and counts its changes to files. Then, for each of
-# them, in a copy of the folder, in a child that dies just before it, and once more to the end.
-DRIVER = """
-import json, os, shutil, sys
-import torch, torch._dynamo, matplotlib.pyplot  # once for all children
-import bagwise.cli, bagwise.paper.figures, bagwise.paper.run, bagwise.reports
-import bagwise.tables.use.effects, bagwise.tables.fitting, bagwise.tables.use.estimate
-import bagwise.cli.terminal, bagwise.tables.use.predict_on_ray, bagwise.paper.ray_backend
-from bagwise import Bags, cc_loss
-
-cc_loss(torch.zeros(2, 2), Bags([2], [[1, 1]]))  # loads its kernels
-
-def changes(event, details, folder):
-    if event == "open":
-        path, _, flags = details
-        if not isinstance(flags, int) or not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-            return False
-    elif event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir"):
-        path = details[0]
-    else:
-        return False
-    return isinstance(path, (str, bytes, os.PathLike)) and (
-        event in ("os.remove", "os.rmdir")  # rmtree names them by their folder's handle
-        or os.path.abspath(os.fspath(path)).startswith(folder)
-    )
-
-def child(arguments, folder, last):
-    pid = os.fork()
-    if pid:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    os.chdir(folder)
-    sys.stdout = sys.stderr = open(os.path.join(os.path.dirname(folder), "output"), "w")
-    seen = []
-
-    def watch(event, details):
-        if changes(event, details, folder):
-            seen.append(event)
-            if len(seen) == last:
-                os._exit(9)
-
-    sys.addaudithook(watch)
-    try:
-        bagwise.cli.app(arguments)
-    except SystemExit as exit:
-        with open(os.path.join(os.path.dirname(folder), "count"), "w") as file:
-            file.write(str(len(seen)))
-        sys.stdout.flush()
-        os._exit(exit.code or 0)
-
-made, work, arguments = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-whole = os.path.join(work, "whole")
-shutil.copytree(made, whole)
-assert child(arguments, whole, 0) == 0, open(os.path.join(work, "output")).read()
-n, report = int(open(os.path.join(work, "count")).read()), []
-step = max(n // int(sys.argv[4]), 1)
-for last in range(1, n + 1, step):
-    folder = os.path.join(work, f"killed-{last}")
-    shutil.copytree(made, folder)
-    codes = [child(arguments, folder, last), child(arguments, folder, 0)]
-    report.append([last, *codes, open(os.path.join(work, "output")).read()])
-print("REPORT", json.dumps(report))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -122,52 +60,6 @@ def names(folder: Path) -> list[str]:
 
 
 FIT = ("fit", "rows.csv", *COUNTS, "--model", "linear", "--lr", "0.03", "--epochs", "2")
-COMMANDS = {
-    "fit": (*FIT, "--out", "new"),
-    "fit in little memory": (*FIT, "--out", "new", "--memory", "1GB"),
-    "fit over a model": (*FIT, "--out", "model", "--memory", "1GB"),
-    "fit with a store": (*FIT, "--out", "new", "--memory", "1GB", "--store", "kept"),
-    "predict": ("predict", "model", "rows.csv", "--out", "new/p.csv"),
-    "label": ("label", "model", "rows.csv", *COUNTS, "--out", "p.parquet"),
-    "report": ("report", "model", "--out", "new/r.html"),
-    "explain": ("explain", "model", "--out", "e.csv"),
-    "estimate": (
-        "estimate",
-        "model",
-        "rows.csv",
-        "--by",
-        "bag",
-        "--out",
-        "s.csv",
-        "--figure",
-        "s.png",
-    ),
-    "export": ("export", "run", "--out", "new"),
-    "figures": ("figures", "run", "--out", "new"),
-    "train": ("train", "--dataset", "digits", "--model", "linear", "--epochs", "2", "--out", "new"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
-@pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS.keys())
-def test_a_command_killed_before_any_change_to_a_file_ends_the_same_when_given_again(
-    made: Path, tmp_path: Path, arguments: tuple[str, ...]
-) -> None:
-    most = "25"  # moments, evenly spread
-    done = subprocess.run(
-        [sys.executable, "-c", DRIVER, str(made), str(tmp_path), json.dumps(arguments), most],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"},
-    )
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout.rsplit("REPORT", 1)[1])
-    assert len(report) > 2
-    for last, killed, again, output in report:
-        assert (killed, again) == (9, 0), (last, output)
-        assert names(tmp_path / f"killed-{last}") == names(tmp_path / "whole"), last
 
 
 def run(*arguments: object) -> tuple[int, str]:
@@ -237,6 +129,21 @@ def test_a_checkpoint_beside_the_result_of_another_run_is_left_alone(here: Path)
     (here / "run" / CHECKPOINT).write_bytes(b"of another run")
     assert run("train", "--dataset", "digits", "--epochs", 1, "--out", "run")[0] in (2, 3)
     assert (here / "run" / CHECKPOINT).exists()
+
+
+def test_what_a_killed_or_a_refused_sweep_left_beside_a_result_is_removed_by_the_next(
+    here: Path,
+) -> None:
+    lists = {"datasets": ["digits"], "models": ["linear"], "methods": ["cc"], "bag_sizes": [8]}
+    lines = [f"{name} = {json.dumps(values)}" for name, values in lists.items()]
+    lines += ["seeds = [0]", "lrs = [1e-2]", "epochs = 1"]
+    (here / "sweep.toml").write_text("\n".join(lines))
+    folder = Path(shutil.copytree(here / "run", here / "runs" / RUN.name))
+    for left in (CHECKPOINT, sweep.ERROR):
+        (folder / left).touch()
+    report = sweep.run_sweep(read_sweep(here / "sweep.toml"), here / "runs", progress=False)
+    assert report.done == [RUN]
+    assert names(folder) == [RESULT]
 
 
 def test_an_export_that_fails_leaves_the_former_one_whole(

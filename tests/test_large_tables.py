@@ -37,6 +37,7 @@ from bagwise.estimator import network_candidates as tuning
 from bagwise.limits import LIMITS, Limits
 from bagwise.memory_size import bytes_of
 from bagwise.storage import stored_rows as stored
+from bagwise.storage.files import temporary_folder
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.encode.columns import Columns
 from bagwise.tables.encode.number_columns import _Numbering
@@ -108,13 +109,11 @@ def test_rows_are_sorted_by_bag_and_those_of_a_bag_stay_in_order(
     n_bags: int, more: int, part_bytes: int, step: int, seed: int
 ) -> None:
     bags, rows = some_rows(n_bags, n_bags + more, seed)
-    store = Store.beside(None, None)
-    try:
+    with temporary_folder() as folder:
+        store = Store(folder)
         assert np.array_equal(sort(store, bags, rows, part_bytes, step), in_order(bags, rows))
-        assert not (store.folder / "parts").exists()
-    finally:
-        store.done()
-    assert not store.folder.exists()
+        assert not (folder / "parts").exists()
+    assert not folder.exists()
 
 
 def test_a_bag_larger_than_a_part_is_copied_piece_by_piece(tmp_path: Path) -> None:

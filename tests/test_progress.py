@@ -68,6 +68,25 @@ def test_a_bar_says_that_kernels_are_compiled(terminal: io.StringIO) -> None:
     assert "compiling" not in terminal.getvalue()
 
 
+def test_kernels_that_are_compiled_have_a_bar_of_their_own_where_a_command_shows_none(
+    terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @numba.njit
+    def half(x: float) -> float:
+        return x / 2
+
+    assert half(2.0) == 1.0
+    assert not terminal.getvalue()
+    monkeypatch.setattr(progress, "_remarks_alone", False)  # put back at the end
+    progress.say_remarks(True)
+    assert half(3) == 1.5  # other types
+    assert "compiling kernels, once" in terminal.getvalue()
+    assert not progress._on_screen
+    with WorkProgress("linear model", "fits", 1, show=True) as bar:
+        progress.remark("compiling")
+        assert "linear model - compiling" in shown(bar, 1)
+
+
 def test_fits_are_counted_as_the_ridge_is_chosen() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))

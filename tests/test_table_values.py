@@ -117,7 +117,7 @@ def test_categories_of_parquet_and_csv_are_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings(
-    "ignore:.*an infinite value", "ignore:.*not for dates", "ignore:.*are different categories"
+    "ignore:.*an infinite value", "ignore:.*not as dates", "ignore:.*are different categories"
 )
 @pytest.mark.parametrize(("kind", "cell"), [(kind, c) for kind in ODD for c in ODD[kind]], ids=repr)
 def test_predicting_takes_and_refuses_what_training_does(

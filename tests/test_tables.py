@@ -284,13 +284,13 @@ def test_dates_with_the_day_first_and_points_are_dates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "note"),
     [
-        (["31.12.2020", "1.2.2021", "soon"], "not for dates, as 'soon' is none"),
-        (["31/12/20", "1/2/21", "3/4/21"], "not for dates, as '.*/2.' is none"),
-        (["31.12.20", "1.2.21"], "not for dates, as '.*' is none"),
-        (["31/12/2020", "12/31/2020"], "not for dates, as '.*' is none"),
-        (["31/02/2020", "1/2/2021"], "not for dates, as '.*' is none"),
-        (["12/31/2020 1:05 PM", "1/2/2021 2:10 AM"], "not for dates, as '.*' is none"),
-        (["1/2/2020", "2/2/2021"], "tells the day from the month in dates such as '1/2/2020'"),
+        (["31.12.2020", "1.2.2021", "soon"], "not as dates, because 'soon' is not a known form"),
+        (["31/12/20", "1/2/21", "3/4/21"], "not as dates, because '.*/2.' is not a known form"),
+        (["31.12.20", "1.2.21"], "not as dates, because '.*' is not a known form"),
+        (["31/12/2020", "12/31/2020"], "not as dates, because '.*' is not a known form"),
+        (["31/02/2020", "1/2/2021"], "not as dates, because '.*' is not a known form"),
+        (["12/31/2020 1:05 PM", "1/2/2021 2:10 AM"], "not as dates, because '.*' is not a known form"),
+        (["1/2/2020", "2/2/2021"], "day and month cannot be told apart in dates such as '1/2/2020'"),
     ],
 )
 def test_what_looks_like_a_date_but_is_a_category_is_noted(texts: list[str], note: str) -> None:

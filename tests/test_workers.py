@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -26,6 +27,8 @@ from bagwise import (
 )
 from bagwise.methods import Batch, Method, make_method
 from bagwise.paper.run import read_result
+from bagwise.storage.spread_rows import SpreadRows
+from bagwise.storage.stored_rows import StoredRows
 from bagwise.training import Callback, DivergedError, JsonLines
 from bagwise.training.distributed import Together, WorkerError
 
@@ -60,6 +63,18 @@ def grouped(weighted: bool) -> BagData:
     counts = Bags.from_labels(data.bags.bag_of_row[order] % 3, other.bincount(), n_classes=3)
     groupings = Groupings({"own": (data.bags.bag_of_row, truth), "other": (other.numpy(), counts)})
     return BagData.of_groupings(data.inputs, groupings)
+
+
+def spread(data: BagData) -> BagData:
+    """The same bags; of several workers, each has the rows of some."""
+    rows, sizes = data.inputs.numpy(), data.bags.sizes
+    whole = StoredRows(rows, data.bags.offsets[:-1], sizes, 1 << 30)
+    if not dist.is_initialized():
+        return BagData(whole, data.bags)
+    begins = np.array([0, 2, len(sizes)])
+    rank = dist.get_rank()
+    own = whole.select(np.arange(*begins[rank : rank + 2]))
+    return BagData(SpreadRows(own, begins, rank, sizes, rows[:4]), data.bags)
 
 
 def network(images: bool = False, normalized: bool = False) -> nn.Module:
@@ -119,6 +134,12 @@ def run(name: str) -> dict[str, Any]:
         method = make_method(name.split()[-1] if name != "weighted" else "rc")
     elif name == "dataset":
         data = BagData(TensorDataset(data.inputs), data.bags)
+    elif name.startswith("spread"):  # a worker has the rows of its own bags alone
+        data = spread(ragged(sizes=[40, 3, 30, 5] if "large bags" in name else None))
+        validation = data.select(np.array([1, 2]))
+        if "normalized" in name:  # with small batches, of which a worker may have no row
+            model = network(normalized=True)
+            options |= {"batch_instances": 8, "optimizer": "sgd"}
     result = train(
         model, data, method, TrainingOptions(**options), validation=validation, progress=False
     )
@@ -133,6 +154,7 @@ RUNS = (
     *("normalized", "single instances", "large bags", "dataset"),
     *("weighted", "joint cc", "joint rc"),
     *("accumulated", "compiled"),
+    *("spread", "spread, normalized", "spread, large bags"),
 )
 MIXED = ("bf16", "fp16")
 

@@ -146,14 +146,30 @@ class DamagedError(InputError):
     """A file that Bagwise wrote is not as it was written."""
 
 
-def is_lack_of_memory(error: Exception) -> bool:
-    """Whether an error says that memory is used up; PyTorch and the system have words of it."""
+_NO_MEMORY = (
+    "allocate memory",
+    "not enough memory",
+    "out of memory",
+    "failed to map segment",  # of a library that is imported
+    "launch worker thread",  # whose stack has no room
+    "can't start new thread",
+)
+
+
+def is_lack_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or what it was raised from, says that memory is used up; libraries have
+    words of their own for it.
+    """
+    if isinstance(error, BagwiseError):
+        return is_lack_of_memory(error.__cause__)
     if isinstance(error, MemoryError):  # of Python, numpy and Arrow
         return True
     if isinstance(error, OSError):
         return error.errno == errno.ENOMEM
-    words = ("allocate memory", "not enough memory", "out of memory")
-    return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    is_of_library = isinstance(error, RuntimeError | ImportError) or (
+        type(error).__module__.startswith("pyarrow")
+    )
+    return is_of_library and any(word in str(error) for word in _NO_MEMORY)
 
 
 def warn_user(message: str | Warning) -> None:

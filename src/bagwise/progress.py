@@ -35,14 +35,26 @@ class TimeLeft(ProgressColumn):
 
 
 _on_screen: list[Bar] = []  # the innermost last
+_of_remark: list[Bar] = []  # one, while something is said where no bar was
+_remarks_alone = False
+
+
+def say_remarks(wanted: bool) -> None:
+    """From now on, remarks have a bar of their own where none is shown."""
+    global _remarks_alone
+    _remarks_alone = wanted
 
 
 def remark(text: str) -> None:
     """Say something beside the name of the bar that is shown, if one is; an empty text takes it
     back.
     """
-    if _on_screen:
+    if _of_remark:
+        _of_remark.pop().__exit__()
+    elif _on_screen:
         _on_screen[-1].remark(text)
+    elif _remarks_alone and text:
+        _of_remark.append(WorkProgress(text, "", 1, show=True).__enter__())
 
 
 class Bar:

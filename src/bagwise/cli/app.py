@@ -26,6 +26,7 @@ from bagwise.cli.config_file import options_in
 from bagwise.cli.messages import worded
 from bagwise.errors import BagwiseError, UsageError, harmless, is_lack_of_memory
 from bagwise.extras import require
+from bagwise.progress import say_remarks
 from bagwise.registry import load_plugins
 from bagwise.storage.uris import masked
 
@@ -129,6 +130,7 @@ class _App(typer.Typer):
             @wraps(function)
             def run(*given: Any, **named: Any) -> Any:
                 output.begin(**{name: named.pop(name) for name in common})
+                say_remarks(output.for_people)
                 return function(*given, **named)
 
             hints = get_type_hints(function, include_extras=True)  # typer would not look for them

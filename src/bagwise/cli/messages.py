@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import shlex
 
 from bagwise.errors import BagwiseError, BagwiseWarning, Option
 
 _NAMES = {"method_options": "set", "weights": "row_counts"}  # whose keyword in Python differs
+
+_FULL = "Make room there, or choose another place, and rerun the command."
+_CLOSED = "Change what the system permits there, or choose another place, and rerun the command."
+_TODO = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EACCES: _CLOSED,
+    errno.EPERM: _CLOSED,
+    errno.EROFS: _CLOSED,
+    errno.EIO: "Check the disk, or choose another place, and rerun the command.",
+}
 
 
 def word_option(option: Option) -> str:
@@ -35,4 +47,6 @@ def worded(message: object) -> str:
     """An error or a warning in the words of the command line."""
     if isinstance(message, BagwiseError | BagwiseWarning):
         return message.worded(word_option)
+    if isinstance(message, OSError) and message.filename is not None and message.errno in _TODO:
+        return f"{message.filename}: {message.strerror}. {_TODO[message.errno]}"
     return str(message)

@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Subset, default_collate
 
 from bagwise.errors import InputError, InputTypeError
+from bagwise.storage.spread_rows import SpreadRows
 from bagwise.storage.stored_rows import StoredRows
 
 Inputs = Any
@@ -105,6 +106,8 @@ def sample(inputs: Inputs, most: int) -> torch.Tensor:
     >>> sample(torch.arange(10), 3)
     tensor([0, 3, 6])
     """
+    if isinstance(inputs, SpreadRows):
+        return torch.from_numpy(inputs.sample)
     n = min(most, len(inputs))
     return take(inputs, torch.arange(n) * len(inputs) // n)
 

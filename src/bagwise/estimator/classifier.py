@@ -56,7 +56,7 @@ _PARAMETERS = {
     "verbose": flag,
     "joint": or_else(flag, "None", lambda value: value is None),
 }
-_SAMPLE = 10_000  # instances that are looked at where not all are in memory
+SAMPLE = 10_000  # instances that are looked at where not all are in memory
 
 
 class LLPClassifier(Predictions):
@@ -364,7 +364,7 @@ class LLPClassifier(Predictions):
         inputs, weights = data.distinct()
         copies = None if weights is None else torch.tensor(weights)
         if not isinstance(inputs, torch.Tensor):
-            inputs, copies = sample(data.inputs, _SAMPLE), None
+            inputs, copies = sample(data.inputs, SAMPLE), None
         shape, n_classes = tuple(inputs.shape[1:]), len(self.classes_)
         if isinstance(self.model, nn.Module):
             body = copy.deepcopy(self.model)

@@ -18,6 +18,7 @@ from bagwise.data import BagData
 from bagwise.errors import InputError
 from bagwise.estimator.classifier import LLPClassifier
 from bagwise.estimator.defaults import searched
+from bagwise.estimator.spread_training import train_on_a_worker
 from bagwise.likelihood.nonlinearity import may_be_nonlinear
 from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.likelihood.splits import Split, smaller
@@ -28,6 +29,7 @@ from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.baseline import baseline_log_likelihoods, overall_shares
+from bagwise.tables.cluster.sharded_bags import ShardedBags
 from bagwise.tables.search.candidate import Trial, by_loss, scores_of
 from bagwise.tables.search.step_by_step import StepByStep
 from bagwise.tables.sort.encoded_bags import EncodedBags
@@ -83,7 +85,8 @@ class Search:
             **searched(data.bags.sizes),
             **{f"method__{name}": value for name, value in steps.options.items()},
         )
-        self.tensors = as_tensors(data)
+        self.spread = data if isinstance(data, ShardedBags) else None
+        self.tensors = None if self.spread else as_tensors(data)
         self.epochs = epochs = steps.epochs  # None if it is to be chosen
         self._ahead: dict[str, Arrays] = {}  # what Ray has found, and nobody asked for yet
         self.most = most_epochs(len(data)) if epochs is None else epochs
@@ -188,10 +191,13 @@ class Search:
                 if loss > ahead:
                     break
         of_bags = np.full(len(bags), np.nan)
-        log_probs = self.data.per_row(bags.n_classes, math.nan)
+        log_probs = folds[0]["log_probs"][best]
+        if len(self.splits) > 1:
+            log_probs = self.data.per_row(bags.n_classes, math.nan)
         for fold, (_, part) in zip(folds, self.splits, strict=False):
             found = fold["log_probs"][best]
-            log_probs[bags.rows(part)] = found
+            if len(self.splits) > 1:
+                log_probs[bags.rows(part)] = found
             of_bags[part] = self._of_bags(found, part)[part]
         if len(folds) < len(self.splits):
             return Trial(model, loss, of_bags, lr=lr, epochs=best + 1, folds=len(folds))
@@ -232,7 +238,14 @@ class Search:
             return ready
         counting = _Counting(bar)
         tried = self._tried(model, lr, epochs)
-        train = partial(_train_fold, tried, self.tensors, split, self.classes, counting)
+        if self.spread is not None:
+            train = partial(train_on_a_worker, self.spread, tried, split, self.classes)
+            found = self.work.once(name, train)
+            bar.plan(len(found["curve"]) - planned)
+            bar.advance(len(found["curve"]))
+            return found
+        assert self.tensors is not None
+        train = partial(train_fold, tried, self.tensors, split, self.classes, counting)
         found = self.work.once(name, train)
         bar.plan(counting.epochs - planned)  # it may have ended early, or be known already
         return found
@@ -297,7 +310,7 @@ class _Keeping(Callback):
         self.log_probs.append(predict_logits(model, self.inputs).log_softmax(-1))
 
 
-def _train_fold(
+def train_fold(
     tried: LLPClassifier, data: BagData, split: Split, classes: npt.NDArray[Any], counting: Callback
 ) -> Arrays:
     """`curve` (E,), -log P(S|X) per instance of the held-out bags by epoch, infinite where training
@@ -320,7 +333,7 @@ def _train_fold(
 def _train_fold_on_ray(
     data: BagData, classes: npt.NDArray[Any], tried: LLPClassifier, split: Split
 ) -> Arrays:
-    return _train_fold(tried, data, split, classes, Callback())
+    return train_fold(tried, data, split, classes, Callback())
 
 
 def _smooth(curve: FloatArray) -> FloatArray:

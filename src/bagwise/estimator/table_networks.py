@@ -17,6 +17,9 @@ from bagwise.estimator.classifier import LLPClassifier
 from bagwise.estimator.network_candidates import Search, most_epochs, patience, variant
 from bagwise.estimator.parameters import new_method
 from bagwise.estimator.saving import files_of, load
+from bagwise.estimator.spread_training import train_all_on_a_worker, train_together
+from bagwise.likelihood.splits import Split
+from bagwise.progress import WorkProgress
 from bagwise.storage.model_folder import Write
 from bagwise.tables.model.linear_model import LinearModel
 from bagwise.tables.search.candidate import Trial
@@ -81,17 +84,23 @@ class Networks(Search):
         """Train the model that was chosen: on all bags where each was held out once, otherwise on
         all but the held-out ones, until these are most probable.
         """
-        assert chosen.lr is not None
-        bags, held_out = self.tensors, None
-        if len(self.all_splits) > 1:
+        split = self.all_splits[0] if len(self.all_splits) == 1 else None
+        if split is None:
             assert chosen.epochs is not None
             classifier = self._variant(chosen, chosen.epochs)
         else:
             most = self.epochs or most_epochs(len(self.data))
             waits = patience(most) if self.epochs is None else None
             classifier = self._variant(chosen, most, waits)
-            bags, held_out = (bags.select(index) for index in self.all_splits[0])
-        trained = self._trained(classifier, bags, held_out)
+        if self.spread is not None:
+            with WorkProgress(f"training {chosen.model}", "", 1, self.progress):
+                if split is None:
+                    trained = train_all_on_a_worker(self.spread, classifier, self.classes)
+                else:
+                    trained = train_together(self.spread, classifier, split, self.classes)
+        else:
+            assert self.tensors is not None
+            trained = self._trained(classifier, self.tensors, split)
         model = linear_of(trained) if chosen.model == "linear" else NetworkModel(trained)
         assert trained.best_epoch_ is not None
         return Trained(model, trained.best_epoch_, trained.history_)
@@ -101,9 +110,12 @@ class Networks(Search):
         return variant(self.base, chosen.model, chosen.lr, epochs, waits, verbose=self.progress)
 
     def _trained(
-        self, classifier: LLPClassifier, data: BagData, held_out: BagData | None
+        self, classifier: LLPClassifier, data: BagData, split: Split | None
     ) -> LLPClassifier:
         """Go on from the last epoch that was kept; from the beginning if that is damaged."""
+        held_out = None
+        if split is not None:
+            data, held_out = (data.select(index) for index in split)
         try:
             return classifier.fit_bags(data, self.classes, held_out, self.work.checkpoint)
         except (DamagedError, OtherRunError):

@@ -18,6 +18,7 @@ from bagwise.ray_cluster import ATTEMPTS
 from bagwise.storage.files import write_atomically
 from bagwise.storage.locks import only_one
 from bagwise.training.best import best_score
+from bagwise.training.run_state import CHECKPOINT
 from bagwise.training.workers import DiedError, Workers
 
 ERROR = "error.txt"
@@ -93,8 +94,12 @@ def _stage(
     if not runs:
         return
     waiting = [run for run in runs if not _done(folder, run)]
-    report.done += [run for run in runs if _done(folder, run)]
-    display.stage(name, total=len(runs), done=len(runs) - len(waiting))
+    done = [run for run in runs if run not in waiting]
+    for run in done:  # of a sweep that was killed, or refused, beside the one that did it
+        for left in (CHECKPOINT, ERROR):
+            (folder / run.name / left).unlink(missing_ok=True)
+    report.done += done
+    display.stage(name, total=len(runs), done=len(done))
     for run, error in backend(waiting, folder, data_dir, display.running):
         if error is None:
             report.done.append(run)

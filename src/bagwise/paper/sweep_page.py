@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bagwise.reports.page import picture, render
+from bagwise.storage.files import temporary_folder
 
 if TYPE_CHECKING:
     from bagwise.paper.run import RunResult
@@ -31,8 +30,8 @@ def sweep_report(results: list[RunResult], name: str, paper: bool = True) -> str
 
     blocks = {select: collect(results, select) for select in ("accuracy", "bag_loss")}
     raw = any(published_name(run.settings.dataset) != run.settings.dataset for run in results)
-    with tempfile.TemporaryDirectory() as folder:
-        paths = draw_figures(blocks["accuracy"], Path(folder))
+    with temporary_folder() as folder:
+        paths = draw_figures(blocks["accuracy"], folder)
         figures = [picture(path.read_bytes(), _FIGURES[path.stem], DPI) for path in paths]
     return render(
         "sweep.html.jinja",

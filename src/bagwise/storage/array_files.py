@@ -132,7 +132,7 @@ def _digests(arrays: Named, facts: dict[str, Any]) -> dict[str, str]:
     none, and a flipped bit would be trained on.
     """
     found = {_FACTS: hashlib.blake2b(json.dumps(facts).encode(), digest_size=8).hexdigest()}
-    for name, array in arrays.items():
+    for name, array in sorted(arrays.items()):  # what is read again is in another order
         digest = hashlib.blake2b(_described(array).encode(), digest_size=8)
         digest.update(_bytes(array))
         found[name] = digest.hexdigest()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from bagwise.errors import InputError, Option
 from bagwise.storage.locks import TakenError, hold
@@ -31,11 +33,31 @@ def write_pieces(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
 
 def fill(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     """Write content to a file, and wait until it is on the disk."""
-    with path.open("wb") as file:
+    with path.open("wb", buffering=0) as file:
         for piece in pieces:
-            file.write(piece)
-        file.flush()
-        os.fsync(file.fileno())
+            write_to(file, piece)
+        with naming(path):
+            os.fsync(file.fileno())
+
+
+def write_to(file: IO[bytes], content: bytes | memoryview) -> None:
+    """Write all of it to a file without a buffer; what fails is an error that names the file."""
+    view = memoryview(content)
+    left = view.cast("B") if view.nbytes else b""
+    with naming(Path(file.name)):
+        while left:
+            left = left[file.write(left) :]
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have errors of the system that arise here name a path: those of open files name none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def sync(path: Path) -> None:
@@ -45,7 +67,8 @@ def sync(path: Path) -> None:
     except PermissionError:  # a folder cannot be opened on Windows
         return
     try:
-        os.fsync(handle)
+        with naming(path):
+            os.fsync(handle)
     finally:
         os.close(handle)
 
@@ -78,21 +101,48 @@ def begins(path: Path) -> bytes:
 
 
 @contextmanager
-def unfinished(path: Path, folder: bool = False) -> Iterator[Path]:
+def unfinished(path: Path, folder: bool = False, shared: bool = False) -> Iterator[Path]:
     """A new hidden file beside `path`, or a folder, to be filled and moved to its place within.
 
     All that Bagwise writes is written this way. What is still there in the end is removed. Whoever
     fills it has locked it; what nobody has locked was left by a process that was killed, and is
     removed by the next one that writes anything in the same folder.
+
+    Args:
+        shared: whether others may write the same at the same time; if not, that is an InputError.
     """
-    remove_leftovers(path.parent)
-    temporary, handle = new_beside(path, folder)
+    taken = remove_leftovers(path.parent)
+    if not shared and f".{path.name}" in (left.name.rsplit(".", 2)[0] for left in taken):
+        raise InputError(
+            f"another process is writing {path}; wait until it has ended, or choose another name."
+        )
+    handle = None
     try:
-        yield temporary
+        temporary, handle = new_beside(path, folder)
+        try:
+            yield temporary
+        finally:
+            remove(temporary)
+    except OSError as error:
+        if _UNFINISHED in str(error.filename):  # which means nothing to a user
+            error.filename = str(path)
+            del error.filename2  # with None, a message would end in "-> None"
+        raise
     finally:
-        remove(temporary)
         if handle is not None:
             os.close(handle)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A new folder of this user alone, where the system has temporary files, gone in the end.
+
+    What a killed process has left there is removed by the next one that needs such a folder.
+    """
+    place = Path(tempfile.gettempdir()) / "bagwise"
+    with unfinished(place, folder=True, shared=True) as folder:
+        folder.chmod(0o700)
+        yield folder
 
 
 def new_beside(path: Path, folder: bool = False) -> tuple[Path, int | None]:
@@ -111,18 +161,28 @@ def new_beside(path: Path, folder: bool = False) -> tuple[Path, int | None]:
             return temporary, hold(temporary)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes have left unfinished in a folder."""
+def remove_leftovers(folder: Path) -> list[Path]:
+    """Remove what killed processes have left unfinished in a folder.
+
+    Returns:
+        what somebody is filling.
+    """
+    taken: list[Path] = []
     if not folder.is_dir():
-        return
+        return taken
     for left in folder.glob(f".*.{'[0-9a-f]' * 8}{_UNFINISHED}"):
-        with suppress(TakenError, OSError):  # somebody is filling it, or it is gone
+        try:
             handle = hold(left)
             if handle is not None:
                 try:
                     remove(left)
                 finally:
                     os.close(handle)
+        except TakenError:
+            taken.append(left)
+        except OSError:  # it is gone, or belongs to another user
+            continue
+    return taken
 
 
 def remove(path: Path) -> None:

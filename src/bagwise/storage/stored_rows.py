@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bagwise.limits import LIMITS, Limits
+from bagwise.storage.files import naming
 
 STATE = "state-"  # names of files for what is kept of each row begin so
 _STEP = 2  # the part of the budget that a training step may take
@@ -132,8 +133,14 @@ class StoredRows:
         if self._folder is None or math.prod(shape) * kind.itemsize <= self._limits.state_bytes:
             return np.full(shape, value, dtype=kind)
         handle, name = tempfile.mkstemp(prefix=STATE, dir=self._folder)
-        os.close(handle)
-        found = np.memmap(name, kind, "w+", shape=shape)
+        # On a disk that is full, a mapped file without its blocks ends the process by SIGBUS.
+        allocate = getattr(os, "posix_fallocate", lambda file, _, size: os.ftruncate(file, size))
+        try:
+            with naming(self._folder):
+                allocate(handle, 0, math.prod(shape) * kind.itemsize)
+        finally:
+            os.close(handle)
+        found = np.memmap(name, kind, "r+", shape=shape)
         with suppress(OSError):  # where a file in use cannot lose its name, the store removes it
             os.unlink(name)
         found.fill(value)

@@ -88,7 +88,8 @@ def fit(
             use all counts together (True) or each grouping separately (False); None lets held-out
             bags choose. `method`, `engine`, `method_options`, `lr` and `epochs`: how models are
             trained step by step. `ray=True` uses Ray on this machine, `ray="HOST:PORT"` a cluster;
-            `workers` is their number. `store`: a folder for sorted rows. `keep_counts`: whether the
+            with `memory`, or for a linear model, its workers divide the rows. `workers` is their
+            number. `store`: a folder for sorted rows. `keep_counts`: whether the
             model stores the counts of single bags. `limits` and `command` are for internal use.
 
     >>> import pyarrow as pa

@@ -117,15 +117,12 @@ def spreads_rows(data: Table, model: ModelOptions, work: WorkOptions) -> bool:
     return work.ray is not None and not is_frame(data) and (is_linear or work.memory is not None)
 
 
-def refuse_when_spread(counts: Counts, columns: ColumnOptions, model: ModelOptions) -> None:
+def refuse_when_spread(counts: Counts, columns: ColumnOptions) -> None:
     """Refuse what cannot be learned from rows that workers share."""
-    of_weights, steps = counts.weights is not None, model.training.is_asked_for
     for what, is_given in (
-        ((Option("weights"),), of_weights),
+        ((Option("weights"),), counts.weights is not None),
         ((Option("row_labels"),), columns.row_labels is not None),
         ((Option("context"),), bool(columns.context)),
-        ((Option("model", "mlp"),), model.model == "mlp"),
-        (("training step by step (method, engine, lr, epochs)",), steps),
     ):
         if is_given:
             raise InputError(

@@ -21,8 +21,8 @@ from bagwise.storage.journal import Workspace, alone
 from bagwise.tables.assess.baseline import overall_shares
 from bagwise.tables.assess.data_facts import data_facts
 from bagwise.tables.assess.held_out import assess, held_out_table, of_label_file
-from bagwise.tables.assess.surprising import all_log_probs, surprising_in_pieces
-from bagwise.tables.cluster.sharded_bags import ShardedBags, ShardedLogProbs
+from bagwise.tables.assess.surprising import surprising_in_pieces
+from bagwise.tables.cluster.sharded_bags import ShardedBags, ShardedLogProbs, log_probs_of
 from bagwise.tables.fit_options import (
     MODELS,
     ColumnOptions,
@@ -133,16 +133,16 @@ class _Fit:
                 "those of several groupings counted for each; with several groupings or weights up "
                 f"to {self.limits.linear_cells:,} cells are possible. Use fewer rows or columns."
             )
+        pieces = self.compact.fits(self.limits) or fits_in_pieces(
+            self.encoded, self.splits, self.limits
+        )
         self.by_likelihood = (
             (self.room is None or self.room.is_likelihood(self.steps))
             # Chosen by hand, rates and epochs are those of gradient descent.
             and not replace(self.steps, method="cc").is_asked_for
-            and (
-                self.compact.fits(self.limits)
-                or fits_in_pieces(self.encoded, self.splits, self.limits)
-            )
+            and pieces
         )
-        if isinstance(self.encoded, ShardedBags) and not self.by_likelihood:
+        if isinstance(self.encoded, ShardedBags) and not pieces:
             raise InputError(
                 "the bags are too few or too large for workers that share the rows: some of them, "
                 "with which a fit begins, have to fit into one. Leave out ",
@@ -165,8 +165,6 @@ class _Fit:
         """Why a perceptron cannot be trained; empty if it can."""
         if self.groupings is not None:
             return "perceptrons do not take several groupings yet"
-        if isinstance(self.encoded, ShardedBags):
-            return "perceptrons do not take rows that are spread over workers yet"
         bags, most = self.targets.bags, self.limits.linear_cells
         if bags.weights is None or bags.total * (self.encoded.width + 1) <= most:
             return ""
@@ -204,7 +202,7 @@ class _Fit:
             assert networks is not None
             trained = networks.fit(chosen)
             if not cross_validated:
-                log_probs = all_log_probs(trained.model.log_probs, self.single)
+                log_probs = log_probs_of(trained.model.log_probs, self.single)
         classes = self.targets.classes
         fitted = linear.model_of(trials, classes) if trained is None else trained.model
         held_out = np.sort(np.concatenate([part for _, part in self.splits]))
@@ -290,7 +288,7 @@ class _Fit:
                 self.splits,
                 kept,
                 self.work.progress,
-                self.work.ray is not None,
+                self.work.ray is not None and not isinstance(self.encoded, ShardedBags),
             )
         for name in self.models:
             if name == "linear" and self.by_likelihood:

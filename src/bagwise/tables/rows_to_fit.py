@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 from bagwise.errors import InputError, Option
+from bagwise.storage.files import temporary_folder
 from bagwise.tables.cluster.shares import MUCH, SharedSource
 from bagwise.tables.fit_options import (
     ColumnOptions,
@@ -65,8 +66,8 @@ def read_rows(
         )
     is_spread = spreads_rows(data, model, work)
     if is_spread:
-        refuse_when_spread(counts, columns, model)
-    elif work.memory is not None:
+        refuse_when_spread(counts, columns)
+    if is_spread or work.memory is not None:
         refuse_what_needs_memory(model.training.method, columns.row_labels)
     elif work.store is not None:
         raise InputError(
@@ -102,7 +103,10 @@ def read_rows(
         files, rows, inputs = rows_in_memory(data, labels, asked, work.progress)
         instances = None if rows.groupings is None else rows.groupings.stacked()[0]
         return RowsToFit(files, rows, EncodedBags(inputs, rows.targets.bags, instances))
-    store = Store.beside(work.out, work.store)
+    if work.out is None and work.store is None:
+        store = Store(enter(temporary_folder()))
+    else:
+        store = Store.beside(work.out, work.store)
     files, rows, stored = rows_in_store(data, labels[0], asked, store, work.memory, work.progress)
     return RowsToFit(files, rows, EncodedBags(stored, rows.targets.bags), store)
 

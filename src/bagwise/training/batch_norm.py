@@ -45,7 +45,10 @@ def shared_batch_norm(
         return shared_batch_norm(input.float(), *rest).to(input.dtype)
     with torch.no_grad():
         # PyTorch's own step of batch normalization; var_mean takes 5 to 20 times as long.
-        mean, var = torch.batch_norm_update_stats(input, None, None, 0.0)
+        if len(input):
+            mean, var = torch.batch_norm_update_stats(input, None, None, 0.0)
+        else:  # a worker may have no rows of a batch
+            mean = var = input.new_zeros(input.shape[1])
         count = input.numel() / input.shape[1]
         own = torch.stack([torch.full_like(mean, count), mean, var])
         counts, means, variances = _of_all(own).unbind(1)  # (workers, channels) each
@@ -90,9 +93,11 @@ class _Normalize(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         x, weight, mean, var = ctx.saved_tensors
         ones = torch.ones_like(mean) if weight is None else weight
-        _, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
-            gradient, x, ones, mean, var, None, None, False, ctx.eps, [False, True, True]
-        )
+        of_weight = of_bias = torch.zeros_like(mean)
+        if len(x):
+            _, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
+                gradient, x, ones, mean, var, None, None, False, ctx.eps, [False, True, True]
+            )
         with_x, alone = _of_all(torch.stack([of_weight, of_bias])).sum(0) / ctx.count
         scale = torch.rsqrt(var + ctx.eps)
         # The gradient of x is a g + b x + c, with numbers a, b and c for each channel.

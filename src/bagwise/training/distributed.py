@@ -5,6 +5,8 @@ all get the logits of all, and the loss is that of the whole batch, whatever the
 gradient goes back to each worker's own instances, and the gradients of the weights are added up.
 So workers have the same weights, the same stored probabilities and the same history at every
 moment, those of one process with the same batches.
+
+Where workers have the rows of different bags (`SpreadRows`), each computes the logits of its own.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from bagwise.data import BagData
+from bagwise.data import BagData, Inputs
 from bagwise.errors import BagwiseError, InputError, Option
+from bagwise.storage.spread_rows import SpreadRows
 from bagwise.training.batch_norm import SharedBatchNorm
 from bagwise.training.devices import DEVICE
 
@@ -39,12 +42,12 @@ class Alone:
         """Those of a batch's n rows, (n, ...), that this worker computes."""
         return rows
 
-    def logits(self, model: nn.Module, inputs: torch.Tensor, n: int) -> torch.Tensor:
-        """What the model says of this worker's share of n instances."""
+    def logits(self, model: nn.Module, inputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """What the model says of this worker's share of a batch's rows (n,)."""
         logits: torch.Tensor = model(inputs)
         return logits
 
-    def gather(self, logits: torch.Tensor, n: int, views: int = 1) -> torch.Tensor:
+    def gather(self, logits: torch.Tensor, rows: torch.Tensor, views: int = 1) -> torch.Tensor:
         """(views * n, C) of all workers' (views * share, C), one view after the other."""
         return logits
 
@@ -97,23 +100,32 @@ class Together(Alone):
         """Every so-manieth: of each bag some. Fewer rows than workers are computed by all."""
         return rows[self.rank :: self.size] if len(rows) >= self.size else rows
 
-    def logits(self, model: nn.Module, inputs: torch.Tensor, n: int) -> torch.Tensor:
+    def logits(self, model: nn.Module, inputs: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         """Batch normalization has the statistics of all workers' instances."""
-        if n < self.size or not _normalizes_by_batch(model):
-            return super().logits(model, inputs, n)
+        if self._by_each(len(rows)) or not _normalizes_by_batch(model):
+            return super().logits(model, inputs, rows)
         with SharedBatchNorm():
-            return super().logits(model, inputs, n)
+            return super().logits(model, inputs, rows)
 
-    def gather(self, logits: torch.Tensor, n: int, views: int = 1) -> torch.Tensor:
+    def gather(self, logits: torch.Tensor, rows: torch.Tensor, views: int = 1) -> torch.Tensor:
         """The backward pass takes each worker's own rows; all have the same loss of the whole."""
-        if n < self.size:
+        if self._by_each(len(rows)):
             return logits
-        whole: torch.Tensor = _Gather.apply(logits, n, views, self.rank, self.size)  # type: ignore[no-untyped-call]
+        owners = self._owners(rows)
+        whole: torch.Tensor = _Gather.apply(logits, owners, views, self.rank, self.size)  # type: ignore[no-untyped-call]
         return whole
 
     def share_of_loss(self, n: int) -> float:
         """Fewer instances than workers are computed by each of them."""
-        return 1 / self.size if n < self.size else 1.0
+        return 1 / self.size if self._by_each(n) else 1.0
+
+    def _by_each(self, n: int) -> bool:
+        """Whether every worker computes all of so few rows."""
+        return n < self.size
+
+    def _owners(self, rows: torch.Tensor) -> torch.Tensor:
+        """(n,) who computes each row of a batch."""
+        return torch.arange(len(rows)) % self.size
 
     @torch.no_grad()
     def add_gradients(self, model: nn.Module) -> None:
@@ -199,40 +211,74 @@ class Together(Alone):
             )
 
 
+class Spread(Together):
+    """The workers of the default process group, each of which has the rows of some bags alone.
+
+    Args:
+        rows: of the training bags.
+    """
+
+    def __init__(self, device: torch.device, rows: SpreadRows) -> None:
+        super().__init__(device)
+        self._ends = torch.from_numpy(rows.ends)
+
+    def share(self, rows: torch.Tensor) -> torch.Tensor:
+        """Those that are here, maybe none."""
+        return rows[self._owners(rows) == self.rank]
+
+    def shard(self, data: BagData) -> BagData | None:
+        """The bags that are here."""
+        own = data.inputs.own_bags()
+        return data.select(own) if len(own) else None
+
+    def _by_each(self, n: int) -> bool:
+        return False
+
+    def _owners(self, rows: torch.Tensor) -> torch.Tensor:
+        return torch.bucketize(rows, self._ends, right=True)
+
+
 def _normalizes_by_batch(model: nn.Module) -> bool:
     return any(isinstance(module, _BatchNorm) for module in model.modules())
 
 
 class _Gather(torch.autograd.Function):
-    """Row i of all is row i // size of worker i % size."""
+    """The rows of all, each at its place, by who has it (n,); each has its own in their order."""
 
     @staticmethod
     def forward(
-        ctx: Any, part: torch.Tensor, n: int, views: int, rank: int, size: int
+        ctx: Any, part: torch.Tensor, owners: torch.Tensor, views: int, rank: int, size: int
     ) -> torch.Tensor:
-        ctx.facts = n, views, rank, size
-        width = part.shape[1]
-        own = part.new_zeros(-(-n // size), views, width)
-        own[: len(part) // views] = part.reshape(views, -1, width).transpose(0, 1)
+        ctx.facts = owners == rank, views
+        n, width, counts = len(owners), part.shape[1], torch.bincount(owners, minlength=size)
+        own = part.new_zeros(int(counts.max()), views, width)
+        own[: counts[rank]] = part.reshape(views, -1, width).transpose(0, 1)
         parts = [torch.empty_like(own) for _ in range(size)]
         dist.all_gather(parts, own)
-        whole = torch.stack(parts, 1).reshape(-1, views, width)[:n]
+        whole = part.new_empty(n, views, width)
+        for worker, found in enumerate(parts):
+            whole[owners == worker] = found[: counts[worker]]
         return whole.transpose(0, 1).reshape(-1, width)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
-        n, views, rank, size = ctx.facts
-        own = gradient.reshape(views, n, -1)[:, rank::size]
+        is_own, views = ctx.facts
+        own = gradient.reshape(views, len(is_own), -1)[:, is_own]
         return own.reshape(-1, gradient.shape[1]), None, None, None, None
 
 
-def workers_of(device: torch.device) -> Alone:
+def workers_of(device: torch.device, inputs: Inputs = None) -> Alone:
     """The workers of the process group that is initialized; without one, this process alone.
+
+    Args:
+        inputs: what is trained on.
 
     >>> workers_of(torch.device("cpu")).share(torch.tensor([3, 1, 2]))
     tensor([3, 1, 2])
     """
     joined = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    if joined and isinstance(inputs, SpreadRows):
+        return Spread(device, inputs)
     return Together(device) if joined else Alone()
 
 

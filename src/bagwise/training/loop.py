@@ -137,7 +137,7 @@ def train(
             f"method {method.name!r} learns from the averaged model, and there is none; "
             "set average, for instance average=0.99."
         )
-    group = workers_of(device)
+    group = workers_of(device, data.inputs)
     group.require_same(_outline(method, options, data, validation, test))
     check_precision(model, options.precision, device)
     model.to(device)
@@ -317,7 +317,7 @@ def _forward(
     """The logits of a batch, and the batch with those of further views, if the method asks."""
     # All at once: batch normalization then has one idea of what inputs look like.
     model = state.forward if state.model.training else state.model
-    logits = _logits(state, model, views, len(batch.rows))
+    logits = _logits(state, model, views, batch.rows)
     if len(views) > 1:
         logits, second = logits.tensor_split(2)
         batch = replace(batch, second_logits=second)
@@ -325,21 +325,21 @@ def _forward(
         assert state.average is not None
         with torch.no_grad():
             teacher = state.average.module.eval()
-            batch = replace(
-                batch, teacher_logits=_logits(state, teacher, views[:1], len(batch.rows))
-            )
+            batch = replace(batch, teacher_logits=_logits(state, teacher, views[:1], batch.rows))
     return logits, batch
 
 
-def _logits(state: RunState, model: nn.Module, views: list[torch.Tensor], n: int) -> torch.Tensor:
-    """(views * n, C) of a batch of n instances, of which the views are this worker's share."""
+def _logits(
+    state: RunState, model: nn.Module, views: list[torch.Tensor], rows: torch.Tensor
+) -> torch.Tensor:
+    """(views * n, C) of a batch's rows (n,), of which the views are this worker's share."""
     inputs = views[0] if len(views) == 1 else torch.cat(views)
     with dtypes_named(model, inputs), computing_in(state.precision, state.device):
-        logits = state.group.logits(model, inputs, n)
+        logits = state.group.logits(model, inputs, rows)
     check_logits(logits, len(inputs), state.n_classes)
     if state.precision != "full":
         logits = logits.float()
-    return state.group.gather(logits, n, len(views))
+    return state.group.gather(logits, rows, len(views))
 
 
 def _backward(

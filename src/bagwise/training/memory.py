@@ -10,6 +10,7 @@ from torch import nn
 
 from bagwise.data.inputs import Inputs, take
 from bagwise.limits import LIMITS
+from bagwise.storage.spread_rows import SpreadRows
 from bagwise.storage.stored_rows import StoredRows
 
 _SAMPLE = 4
@@ -36,8 +37,11 @@ def instances_that_fit(
     """
     if isinstance(inputs, StoredRows):
         budget = min(budget, inputs.step_bytes)
-    some = torch.arange(min(_SAMPLE, len(inputs)))
-    sample = take(inputs, some).to(device)  # a copy: a view would count the memory of all
+    if isinstance(inputs, SpreadRows):
+        some = torch.from_numpy(inputs.sample[:_SAMPLE])
+    else:
+        some = take(inputs, torch.arange(min(_SAMPLE, len(inputs))))
+    sample = some.to(device)  # a copy: a view would count the memory of all
     weights = {tensor.untyped_storage().data_ptr() for tensor in model.state_dict().values()}
     kept: dict[int, int] = {}
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bagwise.extras import require
+from bagwise.storage.files import remove_leftovers, unfinished
 
 _IDX_FILES = (
     "train-images-idx3-ubyte.gz",
@@ -117,6 +118,7 @@ def fetch(name: str, data_dir: Path | None = None, progress: bool = True) -> Pat
     """The folder of the data set's files, downloaded to the user's cache if they are nowhere."""
     found = find(name, data_dir)
     if found is not None:
+        remove_leftovers(found)  # of a download that was killed when all was there
         return found
     import pooch
 
@@ -126,9 +128,12 @@ def fetch(name: str, data_dir: Path | None = None, progress: bool = True) -> Pat
     for file, known_hash in source.hashes.items():
         for mirror in source.mirrors:
             try:
-                pooch.retrieve(
-                    mirror + file, known_hash, fname=file, path=cache, progressbar=progress
-                )
+                cache.mkdir(parents=True, exist_ok=True)
+                with unfinished(cache / file, folder=True, shared=True) as new:
+                    pooch.retrieve(
+                        mirror + file, known_hash, fname=file, path=new, progressbar=progress
+                    )
+                    (new / file).replace(cache / file)
                 break
             except Exception as error:  # any way a download can fail: try the next mirror
                 problems.append(f"{mirror}: {error}")

@@ -15,7 +15,7 @@ from bagwise.likelihood.in_pieces import Keep, SummedLikelihood
 from bagwise.likelihood.linear_fit import occurring
 from bagwise.likelihood.sharded import ShardedLikelihood
 from bagwise.limits import Limits
-from bagwise.tables.assess.surprising import most_surprising
+from bagwise.tables.assess.surprising import all_log_probs, most_surprising
 from bagwise.tables.model.fit_facts import SurprisingBag
 from bagwise.tables.sort.encoded_bags import NUMBER, EncodedBags
 
@@ -97,9 +97,38 @@ class ShardedBags(EncodedBags):
         workers: Workers = self.inputs.workers
         return workers.gathered("rows", own, "apply", function, self.bags, arguments)
 
-    def log_probs(self, weights: FloatArray, intercept: FloatArray) -> ShardedLogProbs:
-        """What a linear model says of rows."""
-        return ShardedLogProbs(self, weights, intercept)
+    def log_probs(self, predict: Callable[[npt.NDArray[Any]], FloatArray]) -> ShardedLogProbs:
+        """What a model says of rows."""
+        return ShardedLogProbs(self, predict)
+
+    def together(self, function: Callable[..., Any], sample: IntArray, *arguments: Any) -> Any:
+        """What a function says that all workers with bags call at the same time: the first of them.
+
+        It is called with a worker's bags, its number among these workers, the first bag of each of
+        them, the arguments, and of each an address at which to meet it and some of its rows.
+
+        Args:
+            sample: the numbers of these rows, ascending. Bags are those of the whole table.
+        """
+        inputs, workers = self.inputs, self.inputs.workers
+        rows = self._places(sample)
+        sent = [workers.put(value) for value in arguments]
+        begins = inputs.begins[[*rows, -1]]
+        own = {i: (function, n, begins, *sent) for n, i in enumerate(rows)}
+        return workers.together("meet", {i: (part,) for i, part in rows.items()}, "with_own", own)[
+            next(iter(rows))
+        ]
+
+    def _places(self, rows: IntArray) -> dict[int, IntArray]:
+        """The numbers that rows, ascending, have at each worker that has bags of the table."""
+        begins = self.inputs.begins
+        first = self.bags.offsets[begins]
+        cuts = np.searchsorted(rows, first)
+        return {
+            i: rows[cuts[i] : cuts[i + 1]] - first[i]
+            for i in range(len(begins) - 1)
+            if begins[i] < begins[i + 1]
+        }
 
     def compact(self) -> EncodedBags:
         """Rows stay as they are."""
@@ -124,34 +153,34 @@ class ShardedBags(EncodedBags):
 
 @dataclass(frozen=True)
 class ShardedLogProbs:
-    """What a linear model says of the rows of all bags; asked for some, workers compute them."""
+    """What a model says of the rows of all bags; asked for some, workers compute them."""
 
     data: ShardedBags
-    weights: FloatArray
-    intercept: FloatArray
+    predict: Callable[[npt.NDArray[Any]], FloatArray]
 
     def __getitem__(self, rows: IntArray) -> npt.NDArray[np.float32]:
         """(n, C) log-probabilities of these rows, ascending."""
-        inputs, bags = self.data.inputs, self.data.bags
-        begins = bags.offsets[inputs.begins]
-        cuts = np.searchsorted(rows, begins)
-        asked = {
-            i: (self.weights, self.intercept, rows[cuts[i] : cuts[i + 1]] - begins[i])
-            for i in range(len(begins) - 1)
-            if cuts[i] < cuts[i + 1]
-        }
-        found = inputs.workers.each("log_probs", asked)
-        return np.concatenate([np.empty((0, bags.n_classes), np.float32), *found])
+        places = self.data._places(rows)
+        asked = {i: (self.predict, own) for i, own in places.items() if len(own)}
+        found = self.data.inputs.workers.each("log_probs", asked)
+        return np.concatenate([np.empty((0, self.data.bags.n_classes), np.float32), *found])
 
     def surprising(self, temperature: float, ids: npt.NDArray[Any]) -> list[SurprisingBag]:
         """The bags that surprise the model most."""
         inputs = self.data.inputs
         own = inputs.by_worker()
-        asked = dict.fromkeys(own, (self.weights, self.intercept, temperature))
+        asked = dict.fromkeys(own, (self.predict, temperature))
         found = []
         for i, bags in zip(own, inputs.workers.each("surprising", asked), strict=True):
             found += [replace(b, bag=str(ids[inputs.begins[i] + int(b.bag)])) for b in bags]
         return most_surprising(found)
+
+
+def log_probs_of(predict: Callable[[npt.NDArray[Any]], FloatArray], data: EncodedBags) -> Any:
+    """`all_log_probs`; where rows are spread over workers, what gives those of some."""
+    return (
+        data.log_probs(predict) if isinstance(data, ShardedBags) else all_log_probs(predict, data)
+    )
 
 
 def shard_begins(bags: Bags, n: int) -> IntArray:

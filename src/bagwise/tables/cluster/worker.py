@@ -7,6 +7,7 @@ these bags. Everything it does follows from its arguments, so that another one c
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,9 +23,9 @@ from threadpoolctl import threadpool_limits
 
 from bagwise.bags import Bags, FloatArray, IntArray
 from bagwise.likelihood.in_pieces import LikelihoodInPieces
-from bagwise.likelihood.linear_predictions import linear_log_probs
 from bagwise.limits import Limits
 from bagwise.progress import RowProgress
+from bagwise.storage.files import write_to
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.assess.surprising import surprising_in_pieces
 from bagwise.tables.cluster.folders import new_folder, remove_folders
@@ -46,6 +47,9 @@ from bagwise.tables.sort.sorted_table import (
 from bagwise.tables.sort.sorting import Batches, sorted_rows
 from bagwise.tables.sort.store import Store
 from bagwise.tables.sort.table_rows import Asked
+
+Predict = Callable[[Inputs], FloatArray]
+"""Log-probabilities (n, C) of encoded rows (n, d)."""
 
 _IN_MEMORY = 4  # a shard that takes no more than one part in so many of its memory is in memory
 _TWICE = 2  # while it is put into order
@@ -117,11 +121,11 @@ class Worker:
             with (
                 warnings.catch_warnings(record=True) as noted,
                 RowProgress("", None, show=False) as bar,
-                self._codes.open("wb") as file,
+                self._codes.open("wb", buffering=0) as file,
             ):
                 warnings.simplefilter("always", UserWarning)
                 for (codes,) in bag_codes(share, [asked.key], learner, bar, [numbers]):
-                    file.write(codes.data)
+                    write_to(file, codes.data)
                     rows_of = np.append(rows_of, np.zeros(len(numbers) + 1 - len(rows_of), int))
                     # -1 for no bag becomes 0 here, and moves to the end below.
                     rows_of += np.bincount(codes + 1, minlength=len(rows_of))
@@ -203,8 +207,8 @@ class Worker:
                 records = np.empty((len(there), width + 1), dtype=np.float32)
                 _bags_of(records)[:] = bags[there] - begins[receiver]
                 records[:, 1:] = encoded[there]
-                with self._dealt(receiver).open("ab") as file:
-                    file.write(records.data)
+                with self._dealt(receiver).open("ab", buffering=0) as file:
+                    write_to(file, records.data)
                 rows[receiver] += len(there)
         return rows
 
@@ -229,8 +233,8 @@ class Worker:
 
     def take(self, giver: int, records: npt.NDArray[np.float32]) -> None:
         """Take records from a giver, after those that it gave before."""
-        with self._taken(giver).open("ab") as file:
-            file.write(np.ascontiguousarray(records).data)
+        with self._taken(giver).open("ab", buffering=0) as file:
+            write_to(file, np.ascontiguousarray(records).data)
 
     def forget_dealt(self) -> None:
         """Remove the files for receivers, who have their rows now."""
@@ -317,24 +321,33 @@ class Worker:
             kept = self._likelihood = index, classes, likelihood
         return getattr(kept[2], name)(*arguments)
 
-    def log_probs(
-        self, weights: FloatArray, intercept: FloatArray, rows: IntArray
-    ) -> npt.NDArray[np.float32]:
-        """(n, C) of some of its rows."""
+    def meet(self, rows: IntArray) -> tuple[str, Inputs]:
+        """HOST:PORT where others may meet it, which is free now, and some of its rows."""
+        import ray
+
+        with socket.socket() as free:
+            free.bind(("", 0))
+            port = free.getsockname()[1]
+        host = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        return f"{host}:{port}", self._inputs.take(rows)
+
+    def with_own(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function says of all its bags."""
+        return function(self._data, *arguments)
+
+    def log_probs(self, predict: Predict, rows: IntArray) -> npt.NDArray[np.float32]:
+        """(n, C) what a model says of some of its rows."""
         found = [
-            linear_log_probs(self._inputs.take(rows[i : i + _ROWS]), weights, intercept)
-            for i in range(0, len(rows), _ROWS)
+            predict(self._inputs.take(rows[i : i + _ROWS])) for i in range(0, len(rows), _ROWS)
         ]
         return np.concatenate(found).astype(np.float32)
 
-    def surprising(
-        self, weights: FloatArray, intercept: FloatArray, temperature: float
-    ) -> list[SurprisingBag]:
+    def surprising(self, predict: Predict, temperature: float) -> list[SurprisingBag]:
         """The bags that surprise a model most, named by their numbers."""
         bags = self._data.bags
 
         def log_probs(first: int, last: int) -> FloatArray:
-            found: Any = self.log_probs(weights, intercept, np.arange(first, last))
+            found: Any = self.log_probs(predict, np.arange(first, last))
             return found  # type: ignore[no-any-return]  # in single precision, as everywhere
 
         return surprising_in_pieces(log_probs, temperature, bags, np.arange(len(bags)))

@@ -94,10 +94,22 @@ class Workers:
             then: of the first one, called with `more` and these results.
         """
         first = next(iter(arguments))
+        return self.together(method, arguments, then, {first: more})[first]
+
+    def together(
+        self,
+        method: str,
+        arguments: Mapping[int, tuple[Any, ...]],
+        then: str,
+        more: Mapping[int, tuple[Any, ...]],
+    ) -> dict[int, Any]:
+        """What a method of several says, called with `more` and what others have told them; from
+        the beginning if one of them dies.
+        """
         while True:
             parts = [getattr(self._actors[i], method).remote(*own) for i, own in arguments.items()]
             try:
-                return self._called(then, {first: (*more, *parts)})[first]
+                return self._called(then, {i: (*own, *parts) for i, own in more.items()})
             except _LostError as error:
                 self._restore(error.lost)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from bagwise.errors import InputError
 from bagwise.extras import require
+from bagwise.storage.files import temporary_folder
 from bagwise.tables.read.databases import quoted, tables_there
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def connect(database: str, budget: int | None) -> Iterator[_DuckDB]:
 
     if not Path(database).is_file():
         raise InputError(f"there is no file {database}.")
-    with tempfile.TemporaryDirectory(prefix="bagwise-") as folder:
-        config: dict[str, Any] = {"temp_directory": folder}
+    with temporary_folder() as folder:
+        config: dict[str, Any] = {"temp_directory": str(folder)}
         if budget is not None:
             config["memory_limit"] = f"{max(budget // _PART, _LEAST)}B"
         try:

@@ -166,7 +166,11 @@ def unreadable(place: str, error: Exception) -> Exception:
             "the user or role: AWS_PROFILE, AWS_ACCESS_KEY_ID or GOOGLE_APPLICATION_CREDENTIALS."
         )
     if any(sign in reason for sign in _BAD_KEY):
-        return InputError(f"{place} cannot be read: the store does not accept the credentials.")
+        return InputError(
+            f"{place} cannot be read: the store does not accept the credentials. Check "
+            "AWS_PROFILE, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+            "GOOGLE_APPLICATION_CREDENTIALS."
+        )
     if any(sign in reason for sign in _NO_NETWORK):
         return InputError(
             f"{place} cannot be read: the object store does not answer. Check the network, and "

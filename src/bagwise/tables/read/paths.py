@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import glob
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from bagwise.errors import InputError
+from bagwise.storage.files import naming, temporary_folder
 from bagwise.storage.uris import masked, scheme_of
 from bagwise.tables.read.object_stores import (
     is_pattern,
@@ -44,12 +44,12 @@ def spooled(paths: Iterable[str], stream: IO[bytes]) -> Iterator[list[str]]:
         return
     if names.count("-") > 1:
         raise InputError("- is given twice; standard input can be read only once.")
-    with tempfile.TemporaryDirectory(prefix="bagwise-") as folder:
+    with temporary_folder() as folder:
         first = stream.read(4)
         kinds = {b"PAR1": ".parquet", b"\x1f\x8b": ".csv.gz", b"ARRO": ".arrow"}
         kind = next((kind for magic, kind in kinds.items() if first.startswith(magic)), ".csv")
-        file = Path(folder) / f"{SPOOLED}{kind}"
-        with file.open("wb") as copy:
+        file = folder / f"{SPOOLED}{kind}"
+        with naming(file), file.open("wb") as copy:
             copy.write(first)
             shutil.copyfileobj(stream, copy)
         yield [str(file) if name == "-" else name for name in names]

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _BATCH = "adbc.postgresql.batch_size_hint_bytes"
 _BYTES = 4 << 20  # of rows that come at a time
 _NO_TABLE, _NO_SCHEMA, _NO_RIGHT = "42P01", "3F000", "42501"
+_CONNECTION = (
+    " Is the server running? Check host, port, database and user; a password may also be in "
+    "PGPASSWORD or ~/.pgpass."
+)
 _NUMBERS = ("smallint", "integer", "bigint", "real", "double precision")
 _DECIMALS = ("numeric", "money")
 _AS_THEY_ARE = (
@@ -39,7 +43,7 @@ def connect(database: str, budget: int | None) -> Iterator[_Postgres]:
     try:
         opened = dbapi.connect(database)
     except adbc.Error as error:
-        raise _refused(masked(database), error) from error
+        raise _refused(masked(database), error, _CONNECTION) from error
     try:
         with opened.cursor() as cursor:
             cursor.execute("SET TRANSACTION READ ONLY")
@@ -132,10 +136,10 @@ def _selected(name: str, kind: str) -> str:
     return f"{plain}::{as_kind} AS {plain}"
 
 
-def _refused(place: str, error: Exception) -> InputError:
+def _refused(place: str, error: Exception, todo: str = "") -> InputError:
     reason = str(error)
     if getattr(error, "sqlstate", None) == _NO_RIGHT:
         return InputError(f"{place} may not be read by this user of the database.")
     found = re.search(r"(?:ERROR|FATAL):\s*(.*)", reason)
     said = found[1] if found else reason.split("\n")[0].partition("] ")[2] or reason.split("\n")[0]
-    return InputError(f"{place} cannot be read: {masked(said).rstrip('. ')}.")
+    return InputError(f"{place} cannot be read: {masked(said).rstrip('. ')}.{todo}")

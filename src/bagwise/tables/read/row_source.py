@@ -12,7 +12,7 @@ import pyarrow as pa
 from bagwise.errors import InputError, Option
 from bagwise.limits import LIMITS, Limits
 from bagwise.memory_size import shown_size
-from bagwise.tables.read.table_files import TableFile
+from bagwise.tables.read.table_files import TableFile, shown
 from bagwise.wording import listed
 
 _CELL = 24  # bytes that a cell of a batch takes while it is read and encoded
@@ -49,7 +49,7 @@ class RowSource(ABC):
     @property
     def places(self) -> list[str]:
         """Where the rows were, for people; nothing of a frame."""
-        return [str(file) for file in self.files]
+        return [shown(file) for file in self.files]
 
     def fingerprint(self) -> Any:
         """JSON that tells whether a later command reads the same rows in the same order."""

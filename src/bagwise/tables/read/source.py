@@ -175,16 +175,14 @@ class FileSource(RowSource):
                     return reader.schema
             with text_stream(file) as stream:
                 table = pcsv.read_csv(stream, **self._text_options(file))
-            schema = table.schema
-            for place, name in enumerate(table.column_names):
-                if name in self._as_text:
-                    continue
-                column = inferred(table.column(place))
-                schema = schema.set(place, pa.field(name, column.type))
-                if not pa.types.is_null(column.type):  # other files say what such a column holds
-                    table = table.set_column(place, name, column)
-            self._tables[file] = table
-            return schema
+            names, columns, types = table.column_names, table.columns, []
+            for place, name in enumerate(names):
+                found = columns[place] if name in self._as_text else inferred(columns[place])
+                types.append((name, found.type))
+                if not pa.types.is_null(found.type):  # other files say what such a column holds
+                    columns[place] = found
+            self._tables[file] = pa.table(columns, names)
+            return pa.schema(types)
 
     @contextmanager
     def _csv(self, file: TableFile) -> Iterator[Any]:
@@ -213,10 +211,11 @@ class FileSource(RowSource):
     def _settle(self, file: TableFile) -> None:
         """Words for a missing value are names where other files have text, else no values."""
         table = self._tables[file]
+        columns = table.columns
         for place, field in enumerate(table.schema):
             if is_text(field.type) and not is_text(self.schema.field(field.name).type):
-                table = table.set_column(place, field.name, pa.nulls(len(table)))
-        self._tables[file] = table
+                columns[place] = pa.nulls(len(table))
+        self._tables[file] = pa.table(columns, table.column_names)
 
     def _batches(self, file: TableFile, names: list[str]) -> Iterator[pa.RecordBatch]:
         if file in self._tables:

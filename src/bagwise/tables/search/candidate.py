@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from bagwise.bags import FloatArray
 from bagwise.errors import InputError, Option
+from bagwise.likelihood import LinearFit
 from bagwise.likelihood.nonlinearity import is_nonlinear, nonlinearity_scores
 from bagwise.likelihood.ridge import mean_per_instance
 from bagwise.likelihood.splits import some_bags
@@ -30,8 +31,8 @@ class Trial:
         model: its name.
         bag_loss: -log P(S|X) per instance of the held-out bags.
         of_bags: (B,) log P(S|X) of each bag that was held out; NaN of the others.
-        log_probs: (N, C) of the rows of these, by models that did not see their bags; None if it
-            was left before that was known.
+        log_probs: (N, C) of the rows of these, by models that did not see their bags, or, where one
+            part was held out, (n, C) of some of its rows; None if it was left before.
         lr: learning rate, where there is one.
         epochs: after which the held-out bags were most probable, likewise.
         curve: loss of the held-out bags by epoch, likewise.
@@ -114,9 +115,13 @@ def scores_of(linear: Trial, data: EncodedBags) -> FloatArray | None:
     judges = some_bags(data.bags.sizes, JUDGED)
     if linear.fitted is None or not len(judges):  # the first bag is too large
         return None
-    few = data.select(judges)
     fit = fit_of(linear.fitted["weights"], linear.fitted["intercept"])
-    return nonlinearity_scores(few.double(), few.bags, fit)
+    found: FloatArray | None = data.select(judges).apply(_scores, fit)
+    return found
+
+
+def _scores(data: EncodedBags, fit: LinearFit) -> FloatArray | None:
+    return nonlinearity_scores(data.double(), data.bags, fit)
 
 
 def by_loss(trial: Trial) -> float:

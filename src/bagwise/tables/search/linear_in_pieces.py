@@ -20,8 +20,7 @@ from bagwise.limits import LIMITS, Limits
 from bagwise.progress import WorkProgress
 from bagwise.storage.array_files import Arrays
 from bagwise.storage.journal import Workspace
-from bagwise.tables.assess.surprising import all_log_probs
-from bagwise.tables.cluster.sharded_bags import ShardedBags
+from bagwise.tables.cluster.sharded_bags import log_probs_of
 from bagwise.tables.model.stored_covariance import arrays_of as of_intervals
 from bagwise.tables.model.stored_covariance import fit_of, too_many
 from bagwise.tables.search.candidate import Trial
@@ -140,10 +139,9 @@ def _fit(
 
 def _log_probs(data: EncodedBags, fit: LinearFit) -> Any:
     """(N, C) of all rows; where these are spread over workers, what gives those of some."""
-    if isinstance(data, ShardedBags):
-        return data.log_probs(fit.weights, fit.intercept)
-    predict = partial(linear_log_probs, weights=fit.weights, intercept=fit.intercept)
-    return all_log_probs(predict, data)
+    return log_probs_of(
+        partial(linear_log_probs, weights=fit.weights, intercept=fit.intercept), data
+    )
 
 
 def _most(data: EncodedBags, limits: Limits) -> int:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from bagwise.bags import IntArray
 from bagwise.progress import RowProgress
+from bagwise.storage.files import temporary_folder, write_to
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.encode.columns import Columns, Inputs
 from bagwise.tables.labels.label_file import LabelTable
@@ -106,13 +107,16 @@ def counted_store(
         skip_unmatched: leave out bags that only one of the tables has.
         progress: show a bar, on a terminal.
     """
-    store = Store.beside(None, None)
-    try:
+    with temporary_folder() as folder:
+        store = Store(folder)
         numbers: dict[str, int] = {}
         n, path = 0, store.folder / CODES
-        with RowProgress("reading", source.rows, progress) as bar, path.open("wb") as file:
+        with (
+            RowProgress("reading", source.rows, progress) as bar,
+            path.open("wb", buffering=0) as file,
+        ):
             for (codes,) in bag_codes(source, [list(labels.key)], None, bar, [numbers]):
-                file.write(codes.data)
+                write_to(file, codes.data)
                 n += len(codes)
         of_rows = np.asarray(np.memmap(path, np.int32, "r", shape=(n,)))
         totals = row_totals(of_rows, len(numbers))
@@ -126,5 +130,3 @@ def counted_store(
             return found
 
         yield CountedStore(source, rows, bag_of_row, store, budget, progress)
-    finally:
-        store.done()

@@ -21,6 +21,7 @@ from bagwise.labels.targets import BagTargets
 from bagwise.limits import LIMITS, Limits
 from bagwise.memory_size import LEAST, shown_size
 from bagwise.progress import RowProgress
+from bagwise.storage.files import write_to
 from bagwise.storage.stored_rows import StoredRows
 from bagwise.tables.encode.columns import Columns, Inputs
 from bagwise.tables.encode.learn_columns import ColumnLearner
@@ -170,12 +171,12 @@ def _read(source: RowSource, asked: Asked, store: Store, progress: bool) -> Read
         with (
             warnings.catch_warnings(record=True) as noted,
             RowProgress("reading", source.rows, progress) as bar,
-            path.open("wb") as file,
+            path.open("wb", buffering=0) as file,
         ):
             warnings.simplefilter("always", UserWarning)
             rows = 0
             for (codes,) in bag_codes(source, [asked.key], learner, bar, [numbers]):
-                file.write(codes.data)
+                write_to(file, codes.data)
                 rows += len(codes)
             found = learner.finish().to_json()
         notes = [parts_of(w.message) for w in noted if issubclass(w.category, UserWarning)]

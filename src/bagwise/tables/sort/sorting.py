@@ -7,6 +7,7 @@ place. Rows of a bag keep their order: it is a stable sort.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from bagwise.bags import IntArray
 from bagwise.bags.batching import batches_of
 from bagwise.limits import LIMITS, Limits
 from bagwise.progress import RowProgress
-from bagwise.storage.files import sync
+from bagwise.storage.files import naming, sync, write_to
 from bagwise.tables.encode.columns import Inputs
 from bagwise.tables.sort.store import Store
 
@@ -155,15 +156,15 @@ class _Sorting:
         own[:, 1:] = rows[there[order]]
         found, begins = np.unique(part[order], return_index=True)
         for number, some in zip(found.tolist(), np.split(own, begins[1:]), strict=True):
-            with self._file(number).open("ab") as file:
-                file.write(some.data)
+            with self._file(number).open("ab", buffering=0) as file:
+                write_to(file, some.data)
             records[number] += len(some)
         return set(found.tolist())
 
     def place(self, path: Path, total: int, progress: bool) -> None:
         """Put the rows of each part into order, and write them to their place."""
         if _size(path) != total:
-            with path.open("ab") as file:
+            with naming(path), path.open("ab") as file:
                 file.truncate(total)
         begins = np.concatenate([[0], np.cumsum(self.lengths)])
         with RowProgress("sorting parts", int(begins[-1]), progress) as bar:
@@ -176,21 +177,24 @@ class _Sorting:
 
     def _place(self, part: int, path: Path, begin: int, n: int) -> None:
         records = np.memmap(self._file(part), np.float32, "r", shape=(n, self.width + 1))
-        shape, offset = (n, self.width), begin * self.width * 4
-        out = np.memmap(path, np.float32, "r+", offset=offset, shape=shape)
         order = None
         if self.n_bags[part] > 1:
             order = np.argsort(_bags_of(records), kind="stable")
         step = max(self.limits.moved_bytes // (self.width * 4), 1)
-        for start in range(0, n, step):
-            some = slice(start, start + step)
-            out[some] = records[some if order is None else order[some], 1:]
-        out.flush()
+        # Written, not mapped: a full disk is an error then, and no end of the process by SIGBUS.
+        with path.open("r+b", buffering=0) as file:
+            file.seek(begin * self.width * 4)
+            for start in range(0, n, step):
+                some = slice(start, start + step)
+                rows = records[some if order is None else order[some], 1:]
+                write_to(file, np.ascontiguousarray(rows).data)
+            with naming(path):
+                os.fsync(file.fileno())
 
     def _cut(self, part: int, records: int) -> None:
         """Leave so many records of a part's file."""
         if (size := records * (self.width + 1) * 4) or self._file(part).exists():
-            with self._file(part).open("r+b") as file:
+            with naming(self._file(part)), self._file(part).open("r+b") as file:
                 file.truncate(size)
 
     def _note(self, **changed: Any) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -51,6 +50,8 @@ class Store:
                 folder.mkdir(parents=True, exist_ok=True)
                 write_atomically(mark, json.dumps({"format": FORMAT}).encode())
             except OSError as error:
+                if not self._keep:  # nobody has named it
+                    raise
                 raise InputError(
                     f"{folder} cannot be written: {error.strerror}; give another folder with ",
                     Option("store"),
@@ -59,11 +60,7 @@ class Store:
 
     @classmethod
     def beside(cls, out: Path | None, given: Path | None) -> Store:
-        """The store at a given place, which is kept; or a hidden one beside a model's folder; or,
-        without that, in the system's folder for temporary files.
-        """
-        if out is None and given is None:
-            return cls(Path(tempfile.mkdtemp(prefix="bagwise-")))
+        """The store at a given place, which is kept; or a hidden one beside a model's folder."""
         place = place_of(out, given)
         if out is not None and Path(os.path.realpath(out)) in (place, *place.parents):
             raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -16,7 +16,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from bagwise.errors import InputError, Option
-from bagwise.storage.files import refuse_foreign, unfinished
+from bagwise.storage.files import naming, refuse_foreign, unfinished
 from bagwise.storage.uris import refuse_uri
 from bagwise.tables.encode.columns import Surprises
 from bagwise.tables.model.fitted_table import FittedTable
@@ -197,7 +197,13 @@ def writer_of(
             yield lambda *parts: writer.write_batch(escaped_batch(batch_of(*parts)))
         return
     with _file_writer(out, schema, types) as writer:
-        yield lambda *parts: writer.write_batch(batch_of(*parts))
+
+        def write(*parts: Any) -> None:
+            rows = batch_of(*parts)
+            with naming(out) if isinstance(out, Path) else nullcontext():
+                writer.write_batch(rows)
+
+        yield write
 
 
 @contextmanager
@@ -218,12 +224,16 @@ def _file_writer(out: Path | IO[bytes], schema: pa.Schema, kept: list[pa.Field])
             yield writer
         return
     with _unfinished(out) as temporary:
-        if kind in (".parquet", ".pq"):
-            writer = pq.ParquetWriter(temporary, schema)
-        else:
-            writer = pcsv.CSVWriter(temporary, schema, write_options=options)
-        with writer:
+        with naming(out):
+            if kind in (".parquet", ".pq"):
+                writer = pq.ParquetWriter(temporary, schema)
+            else:
+                writer = pcsv.CSVWriter(temporary, schema, write_options=options)
+        try:
             yield writer
+        finally:
+            with naming(out):
+                writer.close()
 
 
 @contextmanager
@@ -238,7 +248,7 @@ def _unfinished(out: Path) -> Iterator[Path]:
         out.parent.mkdir(parents=True, exist_ok=True)
         with unfinished(out) as temporary:
             yield temporary
-            with temporary.open("rb+") as file:
+            with naming(out), temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             temporary.replace(out)
     except BaseException:
