@@ -167,7 +167,7 @@ def command_and_python(folder: Path) -> Step:
         done = CliRunner().invoke(app, [*map(str, arguments), "--out", str(out), "--force"])
         if done.exit_code:
             raise AssertionError(f"{arguments}: {done.output}") from done.exception
-        return pd.read_csv(out, keep_default_na=False, na_values=[""])
+        return pd.read_csv(out, dtype=str, keep_default_na=False, na_values=[""])
 
     def step(seed: int) -> int:
         rng = np.random.default_rng(seed)
@@ -204,8 +204,8 @@ def alike(written: pd.DataFrame, found: pd.DataFrame, prefix: str) -> None:
     assert names, f"no columns in common: {list(written)} and {list(found)}"
     for name in names:
         one, other = written[f"{prefix}{name}"], found[name]
-        if pd.api.types.is_numeric_dtype(one) and pd.api.types.is_numeric_dtype(other):
-            close = np.isclose(one, other, rtol=1e-6, atol=2e-6, equal_nan=True)
+        if pd.api.types.is_numeric_dtype(other):
+            close = np.isclose(pd.to_numeric(one), other, rtol=1e-6, atol=2e-6, equal_nan=True)
             assert close.all(), f"{name} differs in row {np.argmin(close)}"
         else:
             assert one.astype(str).tolist() == other.astype(str).tolist(), f"{name} differs"

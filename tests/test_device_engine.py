@@ -408,7 +408,7 @@ def test_a_compiled_step_says_where_bags_must_be_sent_before() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # of PyTorch's compiler
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_compiled_kernels_give_the_same_answer() -> None:
     torch.compiler.reset()
     for i in range(3):

@@ -35,6 +35,7 @@ from bagwise.training.distributed import Together, WorkerError
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning"),  # of a compiler
+    pytest.mark.filterwarnings("ignore:this batch is a single bag"),  # of small batches
 ]
 
 WORKERS = 2

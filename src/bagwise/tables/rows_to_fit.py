@@ -104,7 +104,7 @@ def read_rows(
         instances = None if rows.groupings is None else rows.groupings.stacked()[0]
         return RowsToFit(files, rows, EncodedBags(inputs, rows.targets.bags, instances))
     if work.out is None and work.store is None:
-        store = Store(enter(temporary_folder()))
+        store = Store(enter(temporary_folder()) / "rows")  # a store locks its folder itself
     else:
         store = Store.beside(work.out, work.store)
     files, rows, stored = rows_in_store(data, labels[0], asked, store, work.memory, work.progress)
