@@ -24,10 +24,12 @@ locks = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such 
 
 
 @locks
-def test_a_second_writer_of_a_file_is_refused_and_one_of_another_file_is_not(
-    tmp_path: Path,
+def test_another_process_that_writes_a_file_is_refused_and_one_of_another_file_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with unfinished(tmp_path / "a.csv"):
+        write_atomically(tmp_path / "a.csv", b"of this process")
+        monkeypatch.setattr(files, "_own", set())  # as another one has it
         with pytest.raises(InputError, match=r"another process is writing .*a\.csv; wait"):
             write_atomically(tmp_path / "a.csv", b"x")
         write_atomically(tmp_path / "a", b"x")

@@ -16,6 +16,7 @@ from bagwise.storage.locks import TakenError, hold
 from bagwise.storage.uris import refuse_uri
 
 _UNFINISHED = ".unfinished"  # how names of what is being written end
+_own: set[str] = set()  # such names of this process
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -109,10 +110,12 @@ def unfinished(path: Path, folder: bool = False, shared: bool = False) -> Iterat
     removed by the next one that writes anything in the same folder.
 
     Args:
-        shared: whether others may write the same at the same time; if not, that is an InputError.
+        shared: whether other processes may write the same at the same time; if not, that is an
+            InputError. Threads of this one may, and the last one wins.
     """
     taken = remove_leftovers(path.parent)
-    if not shared and f".{path.name}" in (left.name.rsplit(".", 2)[0] for left in taken):
+    others = {name.rsplit(".", 2)[0] for name in {left.name for left in taken} - _own}
+    if not shared and f".{path.name}" in others:
         raise InputError(
             f"another process is writing {path}; wait until it has ended, or choose another name."
         )
@@ -123,6 +126,7 @@ def unfinished(path: Path, folder: bool = False, shared: bool = False) -> Iterat
             yield temporary
         finally:
             remove(temporary)
+            _own.discard(temporary.name)
     except OSError as error:
         if _UNFINISHED in str(error.filename):  # which means nothing to a user
             error.filename = str(path)
@@ -153,6 +157,7 @@ def new_beside(path: Path, folder: bool = False) -> tuple[Path, int | None]:
     """
     while True:
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_UNFINISHED}")
+        _own.add(temporary.name)
         if folder:
             temporary.mkdir()
         else:
