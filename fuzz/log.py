@@ -33,6 +33,10 @@ INPUTS = {
     "command and Python": "an answer of a command, and that of a method",
     "old models": "what a model of version 0.1 says, and what it said then",
 }
+FAILED = (
+    "Seeds failed by a defect that is listed, or by a check that asked too much (an engine that had "
+    "warned, a text `TRUE` that the comparison took for a truth value); both were corrected."
+)
 CALLS = ("engines", "tensors", "groupings")
 DIFFERENTIAL = ("frames and files", "command and Python", "old models")
 FOUND = [
@@ -111,7 +115,7 @@ def main() -> None:
         "A call is one bag that one engine computes. Counts are exact, hidden, ranges, noisy, "
         "rounded or of a sample; rows may have weights and known labels.",
         "A file is read and what comes of it is sane, or it is refused in one line.",
-        f"{repeat} Seeds that failed did so before the fixes below.",
+        f"{repeat} {FAILED}",
     ]
     command = "make fuzz MINUTES=60"
     write_log("fuzz", "Random inputs", command, text, columns, rows, FOUND)
@@ -121,7 +125,7 @@ def main() -> None:
         f"{sum(row[2] for row in rows):,} comparisons, in {hours:.2f} CPU hours.",
         "Answers in memory agree to 1e-9, those that went through a file of text to 2e-6.",
         "Every engine is compared with `exact` by the target `engines` of the random inputs.",
-        repeat,
+        f"{repeat} {FAILED}",
     ]
     write_log("differential", "The same question in several ways", command, text, columns, rows)
 
