@@ -136,7 +136,7 @@ def test_a_perceptron_behind_the_linear_model_goes_on_only_where_something_bends
         loss = -tuning.log_likelihoods(log_probs, part).sum() / part.n_instances
         return {"curve": np.array([loss]), "log_probs": log_probs[None]}
 
-    monkeypatch.setattr(tuning, "_train_fold", a_little_worse)
+    monkeypatch.setattr(tuning, "train_fold", a_little_worse)
     classes, work = np.array(["0", "1"]), Workspace(None, {})
     search = tuning.Search(StepByStep(), data, classes, splits, work)
     tried = search.trials("mlp", rival)

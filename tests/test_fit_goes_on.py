@@ -180,7 +180,7 @@ def test_a_killed_fit_ends_bit_for_bit_the_same_and_repeats_nothing(
 def test_ctrl_c_says_that_the_same_command_goes_on(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, calls = tuning._train_fold, []
+    real, calls = tuning.train_fold, []
 
     def stop_at_the_third(*rest: Any) -> Any:
         calls.append(1)
@@ -188,7 +188,7 @@ def test_ctrl_c_says_that_the_same_command_goes_on(
             raise KeyboardInterrupt
         return real(*rest)
 
-    monkeypatch.setattr(tuning, "_train_fold", stop_at_the_third)
+    monkeypatch.setattr(tuning, "train_fold", stop_at_the_third)
     result = fit(made, tmp_path / "m")
     assert result.exit_code == 130
     assert result.output == (
@@ -208,7 +208,7 @@ def test_ctrl_c_before_any_work_leaves_nothing(
     def stop(*rest: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tuning, "_train_fold", stop)
+    monkeypatch.setattr(tuning, "train_fold", stop)
     result = fit(made, tmp_path / "m")
     assert result.exit_code == 130
     assert result.output == "Stopped. Nothing was finished yet; the command will start anew.\n"

@@ -664,7 +664,7 @@ def test_a_fit_that_was_killed_goes_on_and_ends_the_same(
     def again(*rest: Any) -> None:
         raise AssertionError("was done before")
 
-    monkeypatch.setattr("bagwise.estimator.network_candidates._train_fold", again)
+    monkeypatch.setattr("bagwise.estimator.network_candidates.train_fold", again)
     assert command(*arguments, tmp_path / "killed")[0] == 0
     assert len(saved) == 15  # epochs, each once
     assert sorted(p.name for p in tmp_path.iterdir()) == ["killed", "whole"]

@@ -99,7 +99,7 @@ def test_a_stopped_fit_does_not_do_its_linear_model_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bagwise.estimator.network_candidates._train_fold", stop)
+        patch.setattr("bagwise.estimator.network_candidates.train_fold", stop)
         with pytest.raises(KeyboardInterrupt):
             fit_table(*plain, out=tmp_path / "m")
     monkeypatch.setattr(linear, "choose_on", stop)
