@@ -34,8 +34,8 @@ INPUTS = {
     "old models": "what a model of version 0.1 says, and what it said then",
 }
 FAILED = (
-    "Seeds failed by a defect that is listed, or by a check that asked too much (an engine that had "
-    "warned, a text `TRUE` that the comparison took for a truth value); both were corrected."
+    "Seeds failed by a defect that is listed, or by a check that asked too much (an engine that "
+    "had warned, a text `TRUE` that the comparison took for a truth value); both were corrected."
 )
 CALLS = ("engines", "tensors", "groupings")
 DIFFERENTIAL = ("frames and files", "command and Python", "old models")
